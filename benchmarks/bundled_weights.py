@@ -30,8 +30,10 @@ from tempfile import TemporaryDirectory
 
 from recipes.command_line import markdown, parser_of
 
+from askance.ask import Engine
 from askance.cli.main import exit_codes
-from askance.configuration.build import Engine, load_model, open_retriever, ready_method
+from askance.configuration.build import load_model, open_retriever
+from askance.configuration.methods import make_method
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
@@ -142,7 +144,7 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
 
 
 async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], add: Callable[[Row], None]) -> None:
-    method = ready_method("single", {"passages": NUM_PASSAGES}, "bundled")
+    method = make_method("single", {"passages": NUM_PASSAGES}, model="bundled")
     rows: dict[str, Row] = {task.id: {"id": task.id, "dataset": task.dataset} for task in tasks}
     for name, model in models.items():
 

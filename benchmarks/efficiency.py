@@ -22,8 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from askance.ask import Result
-from askance.configuration.build import Engine
+from askance.ask import Engine, Result
 from askance.core.concurrency import map_concurrent
 from askance.core.types import Cut, GenerateRequest, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel

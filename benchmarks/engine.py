@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from askance.configuration.build import METHODS, Engine, make_method, open_retriever, with_preset
+from askance.ask import Engine
+from askance.configuration.build import open_retriever
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method
 from askance.core.concurrency import map_concurrent
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
@@ -25,19 +28,18 @@ from benchmarks.setup import sample_questions
 
 NUM_QUESTIONS = 8
 REPEATS = 3
-CODE = {"profile": "code", "threshold": 4.0, "max_tokens": 64}
+CODE = {"threshold": 4.0, "max_tokens": 64}
 """These parameters lead to about three searches per question. With a lower threshold, the reference model
 alone would take most of an hour."""
 SHORT = {"query_tokens": 64, "answer_tokens": 64, "summary_tokens": 32}
-PROFILES: dict[str, dict[str, Any]] = {
-    **{name: {} for name in METHODS},
+SETTINGS: dict[str, dict[str, Any]] = {
+    **{name: {} for name in METHODS if not name.endswith("_authors")},
     "selfrag": {"passages": 3, "max_tokens": 64},
     "airrag": SHORT,
     "airrag_lite": SHORT,
     "iterdrag": {"line_tokens": 32, "answer_tokens": 32},
     "blender": {"methods": "single,iterdrag", "summary_tokens": 32},
-    "dragin paper": {"profile": "paper"},
-    "dragin code": CODE,
+    "dragin_authors": CODE,
 }
 
 
@@ -66,7 +68,7 @@ def against_the_reference() -> Iterator[Row]:
         module, _ = load_parts(folder_of_model, dtype="float32")
         module.set_attn_implementation("eager")
         reference = ReferenceModel(model, module.eval())
-        code, default = _method("dragin", CODE), _method("dragin", {"max_tokens": 64})
+        code, default = _method("dragin_authors", CODE), _method("dragin", {"max_tokens": 64})
         setups: dict[str, tuple[Method, dict[Role, Any], int]] = {
             "reference": (code, {"answer": reference}, 1),
             "code": (code, {"answer": model}, 1),
@@ -109,7 +111,7 @@ def computed_and_needed() -> Iterator[Row]:
         retriever, questions = _sample_index(Path(folder)), sample_questions()[:NUM_QUESTIONS]
         model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)
         for in_flight in (1, 8):
-            for name, settings in PROFILES.items():
+            for name, settings in SETTINGS.items():
                 asyncio.run(model.clear_cache())
                 noted, before = Noted(model), model.computed_tokens
                 method = _method(name.partition(" ")[0], settings)
@@ -121,7 +123,7 @@ def computed_and_needed() -> Iterator[Row]:
 
 
 def _method(name: str, settings: Mapping[str, Any]) -> Method:
-    return make_method(name, with_preset(name, settings, "bundled:base", None))
+    return make_method(name, settings, model="bundled:base")
 
 
 def _ask(

@@ -13,7 +13,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from askance.configuration.build import DEFAULT_METHOD, Engine, make_method, open_retriever, with_preset
+from askance.ask import Engine
+from askance.configuration.build import open_retriever
+from askance.configuration.catalogue import DEFAULT_METHOD
+from askance.configuration.methods import make_method
 from benchmarks.row import Row, row, timed
 from benchmarks.setup import Setup, loaded
 
@@ -94,7 +97,7 @@ def _ask_demo(spec: str, index: Path) -> float:
     Another question is asked first, so that the examples in the prompt are already in the cache.
     """
     if not _engines:
-        method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
+        method = make_method(DEFAULT_METHOD, model=spec)
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))
     (engine,) = _engines
     model: Any = engine.models["answer"]

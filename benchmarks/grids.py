@@ -10,7 +10,8 @@ from recipes.grids import folder_name, try_runs
 
 from askance.cli.evaluate import MAX_FAILURES
 from askance.cli.runs import compare, report
-from askance.configuration.build import DEFAULT_MODEL, load_models
+from askance.configuration.build import load_models
+from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.core.errors import AskanceError, InputError
 from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
 from askance.evaluation.run.grid import Grid, Table, prepare_experiments

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from askance.configuration.build import Engine
+from askance.ask import Engine
 from askance.core.types import GenerateRequest, Generation
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.runner import RunStatus, evaluate

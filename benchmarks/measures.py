@@ -13,7 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from askance.configuration.build import METHODS, Engine, load_model, make_method, open_retriever
+from askance.ask import Engine
+from askance.configuration.build import load_model, open_retriever
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.models.bundled import torch_folder
 from askance.models.hf.load import as_model, load_parts

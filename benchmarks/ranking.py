@@ -31,7 +31,7 @@ from recipes.relevance.evaluation import split
 
 from askance.cli.main import exit_codes
 from askance.cli.train import examples_by_name
-from askance.configuration.loaders import load_encoder
+from askance.configuration.build import load_encoder, load_reranker
 from askance.core.ports import Encoder, Reranker, Retriever
 from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
@@ -39,7 +39,6 @@ from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.lexical import LexicalIndex
-from askance.retrieval.reranking import load_reranker
 from benchmarks.kept_rows import Row, kept_rows
 
 NUM_CANDIDATES = 20

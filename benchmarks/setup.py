@@ -7,7 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from askance.configuration.build import Engine, load_model, make_method, open_retriever, with_preset
+from askance.ask import Engine
+from askance.configuration.build import load_model, open_retriever
+from askance.configuration.methods import make_method
 from askance.core.ports import Retriever
 from askance.core.types import Question
 from askance.models.llama_cpp import LlamaModel
@@ -54,7 +56,7 @@ class Setup:
         return self._plain[flash]
 
     def engine(self, name: str, model: Any, settings: Mapping[str, Any] = {}) -> Engine:
-        method = make_method(name, with_preset(name, settings, self.spec, None))
+        method = make_method(name, settings, model=self.spec)
         return Engine(method, {"answer": model}, self.retriever)
 
     def questions(self, number: int, first: int = 0) -> list[Question]:

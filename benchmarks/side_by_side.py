@@ -3,7 +3,7 @@ r"""Compare all methods on the same questions, with the same prompts, passages a
     python -m benchmarks.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
         --index DIR --sample 50 --out FOLDER
 
-A cell is METHOD or METHOD+PROFILE, and may have further parameters: dragin+code,max_rounds=5. Each cell is a
+A cell is a METHOD, and may have parameters: dragin_authors,max_rounds=5. Each cell is a
 separate run in FOLDER/runs, as by `askance eval`. The tables of each dataset are printed as Markdown, as by
 `askance compare`, with differences from the cell `single`. FOLDER/report.html has all tables on one page. The
 same command continues a stopped comparison, even with more cells or a larger sample.
@@ -16,7 +16,7 @@ from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
-from askance.configuration.build import method_class
+from askance.configuration.methods import method_class
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.run.grid import Table
 from benchmarks.grids import grid_options, make_grid, run_and_show
@@ -24,16 +24,14 @@ from benchmarks.grids import grid_options, make_grid, run_and_show
 BASE = "single"
 CELLS = (
     "closed_book", "single", "fixed_length", "fixed_sentence", "flare",
-    "dragin", "dragin+paper", "dragin+code",
+    "dragin", "dragin_paper", "dragin_authors",
 )  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = grid_options(__doc__ or "")
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
-    parser.add_argument(
-        "--cells", nargs="+", default=list(CELLS), metavar="METHOD[+PROFILE][,PARAMETER=VALUE]"
-    )
+    parser.add_argument("--cells", nargs="+", default=list(CELLS), metavar="METHOD[,PARAMETER=VALUE]")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="PARAMETER=VALUE", help="for all that have it"
     )
@@ -73,10 +71,9 @@ def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Ta
 
 
 def _read(cell: str) -> tuple[str, dict[str, str]]:
-    head, *settings = cell.split(",")
-    method, plus, profile = head.partition("+")
+    method, *settings = cell.split(",")
     try:
-        return method, parameters_by_name([*([f"profile={profile}"] if plus else []), *settings])
+        return method, parameters_by_name(settings)
     except InputError as error:
         raise InputError(f"--cells {cell}: {error}") from error
 

@@ -7,7 +7,9 @@ from typing import get_args, get_type_hints
 import pytest
 
 from askance.ask import check_needs
-from askance.configuration.build import METHODS, make_method, method_class, profiles_of
+from askance.configuration.build import profiles_of
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method, method_class
 from askance.core.errors import MissingAbility
 from askance.core.parameters import describe_type
 from askance.models.openai.options import SERVERS, ServerOptions, read_options

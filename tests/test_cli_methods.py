@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from askance.cli.lists import NEEDS
-from askance.configuration.build import METHODS, method_class
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import method_class
 
 
 @pytest.fixture

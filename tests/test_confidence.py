@@ -14,7 +14,8 @@ from askance.confidence import (
     passages_read,
     supported_part,
 )
-from askance.configuration.build import METHODS, make_method
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method
 from askance.configuration.settings import EngineConfig
 from askance.conversation import Conversation
 from askance.core.answers import Answer, Citation

@@ -13,10 +13,11 @@ from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
 from askance.cli.main import app
-from askance.configuration.build import METHODS, make_method, method_class, profiles_of
-from askance.configuration.catalogue import MODEL_KINDS, parse_spec
+from askance.configuration.build import profiles_of
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, MODELS, PROMPT_SETS, parse_spec
+from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
-from askance.configuration.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
+from askance.configuration.prompts import open_prompts
 from askance.core.trace import EVENT_TYPES
 from askance.evaluation.datasets import DATASETS, read_dataset
 from askance.evaluation.judging.citations import citation_scores
@@ -171,7 +172,7 @@ def test_the_grid_of_the_documents_can_be_read(tmp_path):
 def test_models_of_the_table_exist():
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w-]+)[:`]", page, flags=re.MULTILINE)
-    assert set(MODEL_KINDS) <= set(rows)
+    assert set(MODELS) <= set(rows)
 
 
 def section(title):

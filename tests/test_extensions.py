@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import askance
-from askance.configuration.build import make_method, plain_method
-from askance.configuration.loaders import load_encoder, load_model, open_retriever
+from askance.configuration.build import load_encoder, load_model, open_retriever
+from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
@@ -295,7 +295,7 @@ def test_methods_that_can_not_be_used(ours, run, method, told):
 
 
 def test_a_name_of_askance_s_own_is_no_plug_in_s(ours):
-    assert type(plain_method("single")).__module__ == "askance.methods.baselines"
+    assert type(make_method("single")).__module__ == "askance.methods.baselines"
 
 
 @pytest.mark.parametrize(

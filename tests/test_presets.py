@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from askance.configuration.build import make_method, read_settings, with_preset
+from askance.configuration.build import read_settings, with_preset
+from askance.configuration.methods import make_method
 from askance.configuration.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import open_engine
@@ -218,15 +219,15 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
     assert plain.keys() == read.keys()
     assert all(plain[key] != read[key] for key in plain)
     assert shipped()["bundled"].about != shipped()["bundled:base"].about
-    own_prompts = {"bundled": {"prompts": open_prompts("plain")}, "bundled:base": {}}
+    reader_prompts = {"bundled": {"prompts": open_prompts("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
         measured = shipped()[name].entries["flare", ""]
         assert measured["search_below"] != Flare().search_below
         for spec in (name, f"{name}?dtype=float32"):
-            assert with_preset("flare", {}, spec, None) == {**measured, **own_prompts[name]}
+            assert with_preset("flare", {}, spec, None) == {**measured, **reader_prompts[name]}
     assert with_preset("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
     assert "search_below" not in with_preset("flare", {"search_first": "no"}, "bundled", None)
-    assert with_preset("closed_book", {}, "bundled", None) == own_prompts["bundled"]
+    assert with_preset("closed_book", {}, "bundled", None) == reader_prompts["bundled"]
     for spec in ("scripted", "hf:bundled", "bundled:base?dtype=float32&adapter=mine"):
         assert with_preset("flare", {}, spec, None) == {}
 

@@ -3,15 +3,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from askance.configuration.build import (
-    METHODS,
-    READINGS,
-    load_model,
-    load_models,
-    make_method,
-    method_class,
-    profiles_of,
-)
+from askance.configuration.build import READINGS, load_model, load_models, profiles_of
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method, method_class
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import open_engine
 from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName

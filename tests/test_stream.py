@@ -5,7 +5,9 @@ import json
 
 import pytest
 
-from askance.configuration.build import Engine, make_method, open_retriever
+from askance.ask import Engine
+from askance.configuration.build import open_retriever
+from askance.configuration.methods import make_method
 from askance.configuration.settings import open_engine
 from askance.core.errors import BudgetTooSmall
 from askance.models.scripted import ScriptedModel

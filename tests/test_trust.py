@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from askance.configuration.build import plain_method, ready_method
-from askance.configuration.loaders import encoder_to_build_with, load_encoder, load_model, open_retriever
+from askance.configuration.build import (
+    encoder_to_build_with,
+    load_encoder,
+    load_model,
+    load_reranker,
+    open_retriever,
+    ready_method,
+)
+from askance.configuration.methods import make_method
 from askance.configuration.sources import read_config
 from askance.core.errors import BadIndex, ConfigError, InputError, PresetError, UnknownName
 from askance.core.trace import Asked, Trace
 from askance.models.bundled import bundled_adapter
 from askance.retrieval.index.build import build_index
-from askance.retrieval.reranking import load_reranker
 from askance.storage.durable_files import sealed
 from askance.storage.trace_file import write_trace
 from tests.serve.served import serving
@@ -205,7 +211,7 @@ def test_questions_name_no_code(run, payload, tmp_path):
         load_encoder,
         load_reranker,
         lambda spec: open_retriever(None, spec),
-        lambda spec: plain_method(spec.partition("?")[0]),
+        lambda spec: make_method(spec.partition("?")[0]),
     ],
 )
 def test_a_class_that_declares_nothing_is_not_called(attack, use):

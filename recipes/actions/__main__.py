@@ -18,7 +18,7 @@ from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
 from askance.cli.train_airrag import train_actions_shown
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.grid import Grid

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from askance.configuration.build import method_class
+from askance.configuration.methods import method_class
 from askance.core.errors import GridError, InputError
 from askance.evaluation.run.grid import Grid, Table
 from askance.methods.airrag.method import Airrag

@@ -23,7 +23,9 @@ from statistics import fmean
 from typing import Any
 
 from askance.cli.main import exit_codes
-from askance.configuration.build import DEFAULT_MODEL, load_models, method_class
+from askance.configuration.build import load_models
+from askance.configuration.catalogue import DEFAULT_MODEL
+from askance.configuration.methods import method_class
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.run.grid import Grid, Table, loading_once, prepare_experiments
 from askance.evaluation.run.record import Record

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.cli.train import print_training_report
-from askance.configuration.loaders import open_retriever
+from askance.configuration.build import open_retriever
 from askance.core.ports import Model, Retriever
 from askance.core.types import Demo, Hit, Question
 from askance.methods.airrag.prompt_template import REFUSAL

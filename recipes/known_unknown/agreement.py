@@ -1,10 +1,9 @@
 """A method that measures how well sampled answers agree: their disagreement can decide whether to search."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 from askance.core.answers import Answer
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Run
 from askance.core.types import GenerateRequest, Question, Sampling
 from askance.methods.baselines import ClosedBook
@@ -12,7 +11,7 @@ from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.text.answers import normalise_answer, short_answer
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Agreement(ClosedBook):
     """Answer from memory several times, and count how many short answers equal the most frequent one.
 

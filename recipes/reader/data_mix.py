@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import ClassVar
 
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.evaluation.datasets import Example
@@ -26,7 +26,7 @@ from recipes.reader.decomposition import following_up_examples, splitting_exampl
 from recipes.reader.lead_paragraphs import lead_records
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class RecipeSettings(ReaderSettings):
     """The settings of a training run with the recipe.
 

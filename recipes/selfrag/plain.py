@@ -6,13 +6,13 @@ them to write what the passage does not say. They learn from the other rows, so 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import (
     GenerateRequest,
@@ -44,7 +44,7 @@ from askance.training.selfrag.rows import (
 from askance.training.selfrag.settings import SelfRagSettings
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class PlainReader(TokenLimited):
     """Answer with a model that was trained without reflection tokens, on rows of `plain_rows`.
 

@@ -15,7 +15,7 @@ from askance.core.answers import Answer, Usage
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
 from askance.core.filters import Filter
 from askance.core.panics import panics_as
-from askance.core.parameters import name_of, short_repr
+from askance.core.parameters import method_spec, name_of
 from askance.core.ports import (
     ChecksModels,
     Encoder,
@@ -164,8 +164,8 @@ class Engine:
             Asked,
             question_id=question.id,
             text=question.text,
-            method=repr(self.method),
-            title=short_repr(self.method),
+            method=str(method_spec(self.method, is_whole=True)),
+            title=str(method_spec(self.method)),
             models={role: model.name for role, model in self.models.items()},
             retriever="" if retriever is None else retriever.name,
             seed=self.seed,
@@ -267,7 +267,7 @@ def check_needs(
     if unused:
         raise MissingAbility(
             f"method {name} with these parameters uses no model in the role {min(unused)}: leave out --model "
-            f"{min(unused)}=…, or choose a method or profile that does."
+            f"{min(unused)}=…, or choose a method that does."
         )
     for role, each in models.items():
         kind = next((kind for kind in JUDGING_ROLES if kind in each.capabilities), None)

@@ -2,7 +2,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.evaluation.report import published as module
 from askance.evaluation.report.published import caveats, published
 from tests.tolerances import near

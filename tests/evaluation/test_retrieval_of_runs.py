@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.configuration.loaders import open_retriever
+from askance.configuration.build import open_retriever
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
 from askance.evaluation.run.experiment import Experiment, prepare_experiment

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from askance.ask import Result
-from askance.configuration.build import Engine, make_method, open_retriever
+from askance.ask import Engine, Result
+from askance.configuration.build import open_retriever
+from askance.configuration.methods import make_method
 from askance.core.errors import ModelFailure
 from askance.core.trace import Answered, Failed, Trace
 from askance.core.types import Question

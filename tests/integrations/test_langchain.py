@@ -20,8 +20,8 @@ from pydantic import Field
 
 from askance import open_engine
 from askance.ask import Engine
-from askance.configuration.build import make_method
-from askance.configuration.loaders import load_model, open_retriever
+from askance.configuration.build import load_model, open_retriever
+from askance.configuration.methods import make_method
 from askance.core import extensions
 from askance.core.errors import InputError, MissingAbility, MissingExtra, PromptTooLong
 from askance.core.types import (

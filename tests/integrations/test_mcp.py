@@ -16,7 +16,7 @@ import httpx2
 from mcp import Client, StdioServerParameters
 
 from askance.ask import Engine
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.types import Passage
 from askance.integrations.mcp import NUM_KEPT, make_server
 from askance.models.scripted import ScriptedModel

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from askance.ask import Engine
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.errors import ModelFailure
 from askance.core.trace import Trace
 from askance.core.types import Passage

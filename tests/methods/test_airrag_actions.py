@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.errors import LimitReached, MissingAbility, ParameterError, UnknownName
 from askance.core.trace import Generated
 from askance.methods.airrag.method import Airrag, AirragLite

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import torch
 
-from askance.configuration.loaders import load_models
+from askance.configuration.build import load_models
 from askance.core.errors import ModelFailure, ParameterError
 from askance.core.token_ledger import TokenLedger
 from askance.core.types import Hit, Question

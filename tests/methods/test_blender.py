@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import ask
-from askance.configuration.build import make_method, with_preset
+from askance.configuration.build import with_preset
+from askance.configuration.methods import make_method
 from askance.core.answers import Answer, Citation
 from askance.core.errors import (
     AllFailed,

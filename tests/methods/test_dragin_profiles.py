@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from askance.ask import Engine, ask
-from askance.configuration.build import load_linguistics, make_method
+from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
@@ -20,6 +20,7 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
+from askance.text.spacy_pipeline import load_linguistics
 from askance.training.calibration.calibrate import calibrate
 from tests.methods.profiles import dragin
 from tests.tolerances import near

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
-from askance.configuration.build import METHODS, make_method
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method
 from askance.conversation import Conversation
 from askance.core.errors import LimitReached, ParameterError
 from askance.core.trace import Asked, Generated, Noted, Searched

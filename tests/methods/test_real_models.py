@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.configuration.build import METHODS, make_method, method_class
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method, method_class
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
 from askance.methods.common.named_methods import Members

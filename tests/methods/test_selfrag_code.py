@@ -6,7 +6,7 @@ import math
 import pytest
 
 from askance.ask import ask
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.answers import Citation
 from askance.core.errors import MissingAbility, ParameterError
 from askance.core.parameters import short_repr

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from askance.ask import ask
-from askance.configuration.build import METHODS, make_method, method_class
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method, method_class
 from askance.core.errors import BudgetTooSmall, ParameterError
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
 from askance.core.trace import Trace

@@ -168,7 +168,7 @@ def test_as_json(run, server):
     assert {row["ability"] for row in report["findings"]} >= {"chat", "entropy"}
     code, out, _ = run("models", "--json")
     assert {row["spec"].partition(":")[0].partition("[")[0] for row in json.loads(out)["models"]} == set(
-        kinds.MODEL_KINDS
+        kinds.MODELS
     )
 
 

@@ -10,7 +10,7 @@ from tests.contracts.encoder_contract import ThreadedEncoderContract
 from tests.models.tiny_encoder import PROMPTS, save_encoder, save_plain
 from tests.tolerances import assert_near
 
-from askance.configuration.catalogue import load_encoder
+from askance.configuration.build import load_encoder
 from askance.core.errors import AskanceError, MissingExtra, ModelFailure, ModelSpecError, UnknownName
 from askance.core.installing import install_line, pip_line
 from askance.models import bundled as module

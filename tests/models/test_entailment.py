@@ -5,7 +5,7 @@ import shutil
 import pytest
 from tests.contracts.entailment_contract import EntailmentContract
 
-from askance.configuration.catalogue import load_entailment
+from askance.configuration.build import load_entailment
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.models.scripted import ScriptedEntailment
 

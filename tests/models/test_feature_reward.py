@@ -7,7 +7,7 @@ from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 
 from askance.ask import Engine
-from askance.configuration.loaders import load_models
+from askance.configuration.build import load_models
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.path_features import JudgedPath, path_features

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.models.tiny import save_adapter, save_tiny_gguf
 
-from askance.configuration.catalogue import MODEL_KINDS
+from askance.configuration.catalogue import MODELS
 from askance.core.notes import noted
 from askance.models import loaders
 from askance.models.hf import load_hf
@@ -33,7 +33,7 @@ def told(monkeypatch):
             monkeypatch.setattr(f"askance.models.{module}.{loader}", lambda *_, **__: Placed(place))
         notes = []
         with noted(lambda kind, text: notes.append((kind, text))):
-            MODEL_KINDS["hf"].load(name, options or {})
+            MODELS["hf"].load(name, options or {})
         return notes
 
     return told
@@ -87,6 +87,6 @@ def test_the_screen_says_nothing_of_other_models(run, tmp_path, llama_folder):
 
 def test_a_program_that_loads_a_model_reads_nothing(llama_folder, capfd, recwarn):
     load_hf(str(llama_folder))
-    MODEL_KINDS["hf"].load(str(llama_folder), {})
+    MODELS["hf"].load(str(llama_folder), {})
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list

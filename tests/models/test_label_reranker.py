@@ -7,11 +7,12 @@ import math
 import pytest
 from tests.tolerances import near
 
+from askance.configuration.build import load_reranker
 from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError, RetrieverFailure, UnknownName
 from askance.core.types import Passage
 from askance.models.label_reranker import LabelReranker
 from askance.models.scripted import ScriptedModel
-from askance.retrieval.reranking import RerankedRetriever, load_reranker
+from askance.retrieval.reranking import RerankedRetriever
 from askance.retrieval.scripted import ScriptedRetriever
 
 PISA = Passage("1", "Pisa", "Pisa lies on the Arno.", "towns", 0, 22)

@@ -11,7 +11,7 @@ from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, event, logprobs_of, model_of, write
 
 from askance import registry
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.core.types import Question, Want
 from askance.methods.baselines import ClosedBook

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, RAW, event, logprobs_of, model_of, texts, write
 
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
 from askance.core.types import GenerateRequest, Sampling, Want
 from askance.models.scripted import ScriptedModel

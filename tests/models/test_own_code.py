@@ -9,8 +9,7 @@ from tests.models.tiny import byte_level_tokenizer, save_tiny
 from tests.models.tiny_encoder import save_encoder, save_plain
 from tests.models.tiny_entailment import save_classifier
 
-from askance.configuration.build import load_model
-from askance.configuration.catalogue import load_encoder, load_entailment
+from askance.configuration.build import load_encoder, load_entailment, load_model
 from askance.core.errors import ModelSpecError
 
 CODE = "import pathlib\npathlib.Path({mark!r}).write_text('ran')\n"

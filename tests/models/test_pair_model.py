@@ -21,7 +21,7 @@ from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 
 from askance.ask import Engine
-from askance.configuration.loaders import load_models
+from askance.configuration.build import load_models
 from askance.core.errors import MissingAbility
 from askance.core.ports import Model
 from askance.core.types import PAIR_LABELS, GenerateRequest, Passage, Raw, Sampling, Span

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.methods.bridge import QUESTION, WHERE, model, run
 
-from askance.configuration.build import make_method, own_prompts, ready_method
-from askance.configuration.prompts import AIRRAG_PROMPT_SETS, open_airrag_prompts, prompts_toml, to_toml
+from askance.configuration.build import ready_method
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS
+from askance.configuration.methods import make_method, reader_prompts
+from askance.configuration.prompts import open_airrag_prompts, prompts_toml, to_toml
 from askance.core.errors import InputError, ParameterError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag, AirragLite
@@ -63,8 +65,8 @@ def test_the_transformation_offers_every_kind_of_the_paper(kind):
 
 def test_a_trained_reader_is_asked_with_the_words_it_knows():
     for method in ("airrag", "airrag_lite", "blender"):
-        assert own_prompts(method, "bundled") == {"prompts": READER}
-        assert own_prompts(method, "bundled:base") == {}
+        assert reader_prompts(method, "bundled") == {"prompts": READER}
+        assert reader_prompts(method, "bundled:base") == {}
     assert ready_method("airrag", {"prompts": "airrag"}, "bundled").prompts == OWN
     assert dict(ready_method("blender", {}, "bundled").methods.named)["airrag"].prompts == READER
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_instructions
 from askance.core.errors import PromptsError, UnknownName
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions

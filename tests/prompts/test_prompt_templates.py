@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import askance.configuration.prompts
 from askance.ask import ask
-from askance.configuration.prompts import PROMPT_SETS, open_prompts, to_toml
+from askance.configuration.catalogue import PROMPT_SETS
+from askance.configuration.prompts import open_prompts, to_toml
 from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
 from askance.methods.common.prompts import OWN, PromptTemplate

@@ -15,8 +15,7 @@ from recipes.depth_study.world import HOPS, QUICK
 from recipes.known_unknown.questions import chain_of
 from recipes.known_unknown.world import make_world
 
-from askance.configuration.build import load_models
-from askance.configuration.loaders import open_retriever
+from askance.configuration.build import load_models, open_retriever
 from askance.core.answers import Usage
 from askance.core.errors import InputError
 from askance.evaluation.datasets import read_dataset

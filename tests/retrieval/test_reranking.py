@@ -12,7 +12,15 @@ from tests.models.tiny_encoder import save_plain
 from tests.retrieval.vectors import search
 from tests.tolerances import assert_near
 
-from askance.configuration.loaders import encodes, is_kind, open_retriever, split_retriever
+from askance.configuration.build import (
+    encodes,
+    is_kind,
+    join_reranker,
+    load_reranker,
+    open_retriever,
+    split_retriever,
+    with_reranker,
+)
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import (
     InputError,
@@ -26,13 +34,7 @@ from askance.core.extensions import implements
 from askance.core.installing import install_line
 from askance.core.ports import Reranker
 from askance.core.types import Passage
-from askance.retrieval.reranking import (
-    RerankedRetriever,
-    join_reranker,
-    load_reranker,
-    split_reranker,
-    with_reranker,
-)
+from askance.retrieval.reranking import RerankedRetriever, split_reranker
 from askance.retrieval.scripted import ScriptedRetriever
 
 MANY = tuple(Passage(f"{number:02}", "", f"river {number}", "rivers", 0, 8) for number in range(30))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from askance.ask import ask
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.errors import InputError, TraceFileError
 from askance.core.trace import SCHEMA_VERSION, Trace
 from askance.core.types import Hit, Passage, Question

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from askance.ask import ask
-from askance.configuration.build import METHODS, load_linguistics, make_method, method_class
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method, method_class
 from askance.core.errors import InputError, MissingExtra, ModelSpecError, UnknownName
 from askance.core.installing import install_line
 from askance.core.types import Passage, Question
@@ -14,6 +15,7 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
+from askance.text.spacy_pipeline import load_linguistics
 
 TEXT = " Jo Smith saw two old boats.  They sank near Bonn \n"
 TAGS = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import Engine
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
 from askance.core.types import Passage, Question
 from askance.methods.flare import Flare

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
-from askance.configuration.build import make_method
+from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError, InputError, UnknownName
 from askance.core.types import Passage, Question
 from askance.evaluation.datasets import Example

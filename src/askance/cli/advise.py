@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
-from askance.configuration.loaders import encoder_to_build_with, load_encoder, load_models
+from askance.configuration.build import encoder_to_build_with, load_encoder, load_models, load_reranker
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
@@ -33,7 +33,6 @@ from askance.evaluation.run.grid import loading_once
 from askance.evaluation.run.runner import LoadModels
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from askance.retrieval.reranking import load_reranker
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import EvaluationProgress, IndexProgress, WritingProgress

@@ -19,7 +19,7 @@ from askance.cli.options import (
     with_settings,
     write_out,
 )
-from askance.configuration.loaders import check_has_index, check_is_used
+from askance.configuration.build import check_has_index, check_is_used
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError

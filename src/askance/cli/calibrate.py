@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,13 @@ import typer
 from rich.table import Table
 
 from askance.cli.options import JsonFlag, with_settings, write_out
-from askance.configuration.build import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
+from askance.configuration.catalogue import DEFAULT_METHOD
+from askance.configuration.methods import make_method, reader_prompts
 from askance.configuration.presets import preset_text
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
+from askance.core.parameters import changed_parameters
+from askance.core.ports import Method
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
@@ -62,10 +64,8 @@ def calibrate(
         open_metrics([metric])  # a wrong name is told before models are loaded
     config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
-    parameters = with_prompts(method, config.parameters, config.prompts)
-    prompts = own_prompts(method, config.answer_spec)
-    settings = {**prompts, **with_preset(method, parameters, "", config.preset)}
-    instance = make_method(method, settings)
+    prompts = config.prompts or reader_prompts(type(config.make()), config.answer_spec).get("prompts")
+    instance = make_method(method, config.parameters, prompts=prompts, preset=config.preset)
     name = choose_parameter(type(instance), parameter).name
     config.check_retrieval(instance)
     if file is not None:
@@ -93,7 +93,7 @@ def calibrate(
                 calibrate_by_score(engine, examples, metric, max_searches=searches, price=price, **options)
             )
     if file is not None and found.value is not None:
-        write_out(file, _preset(found, settings, dataset))
+        write_out(file, _preset(found, instance, dataset))
     print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
     if found.value is None:
         raise typer.Exit(1)
@@ -161,7 +161,7 @@ def _values_table(found: Calibration | BestValue) -> Table:
     return table
 
 
-def _preset(found: Calibration | BestValue, settings: Mapping[str, Any], dataset: str) -> str:
+def _preset(found: Calibration | BestValue, method: Method, dataset: str) -> str:
     """Return the text of a preset that holds the value found."""
     low, high = found.interval or (0.0, 0.0)
     chosen_by = (
@@ -174,5 +174,4 @@ def _preset(found: Calibration | BestValue, settings: Mapping[str, Any], dataset
         f"model {found.model}; {found.num_counted} questions of {dataset}",
         f"95 % interval of {found.parameter}: {low:g} to {high:g}",
     ]
-    settings = {**settings, found.parameter: found.value}
-    return preset_text(type(make_method(found.method_name, settings)), settings, comments)
+    return preset_text(type(method), {**changed_parameters(method), found.parameter: found.value}, comments)

@@ -13,13 +13,13 @@ from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
 from askance.cli.options import OtelFlag, kept_trace, parameters_by_name, span_export, with_settings
-from askance.configuration.loaders import load_models
+from askance.configuration.build import load_models
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
 from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
 from askance.core.notes import shown_by
-from askance.core.parameters import short_repr
+from askance.core.parameters import method_spec
 from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Trace
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, print_plain
@@ -132,7 +132,7 @@ class _ChatSession:
         """The method, the models and the retriever on one line."""
         engine = self.conversation.engine
         names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
-        parts = [short_repr(engine.method), describe_models(names, precisions_of(engine.models))]
+        parts = [str(method_spec(engine.method)), describe_models(names, precisions_of(engine.models))]
         return " · ".join([*parts, *([engine.retriever.name] if engine.retriever else [])])
 
     def take(self, line: str) -> None:

@@ -18,8 +18,7 @@ from askance.cli.options import (
     span_export,
     with_settings,
 )
-from askance.configuration.catalogue import load_entailment, recommended_in_flight
-from askance.configuration.loaders import load_models
+from askance.configuration.build import load_entailment, load_models, recommended_in_flight
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError

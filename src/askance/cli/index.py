@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from askance.cli.options import NumberOption, OutOption, SpecOption
-from askance.configuration.loaders import encoder_to_build_with
+from askance.configuration.build import encoder_to_build_with
 from askance.core.errors import DocumentError, InputError
 from askance.core.filters import check_filter, parse_filter
 from askance.sample import CORPUS, SAMPLE

@@ -12,18 +12,20 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.cli.options import JsonFlag
-from askance.configuration.build import DEFAULT_METHOD, METHODS, READINGS, plain_method, profiles_of
-from askance.configuration.catalogue import MODEL_KINDS
-from askance.configuration.loaders import RETRIEVERS
+from askance.configuration.build import check_model
+from askance.configuration.catalogue import (
+    AIRRAG_PROMPT_SETS,
+    DEFAULT_METHOD,
+    ENCODERS,
+    METHODS,
+    MODELS,
+    PROMPT_SETS,
+    RETRIEVERS,
+)
+from askance.configuration.methods import make_method
 from askance.configuration.parameter_schema import parameter_schema, typed_parameters
 from askance.configuration.presets import shipped
-from askance.configuration.prompts import (
-    AIRRAG_PROMPT_SETS,
-    PROMPT_SETS,
-    open_airrag_prompts,
-    open_prompts,
-    prompts_toml,
-)
+from askance.configuration.prompts import open_airrag_prompts, open_prompts, prompts_toml
 from askance.core.errors import InputError
 from askance.core.extensions import known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, name_of, parameter_range
@@ -31,7 +33,7 @@ from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
 from askance.evaluation.metrics import METRICS
-from askance.models.checking import CheckReport, check
+from askance.models.checking import CheckReport
 from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
 
@@ -77,7 +79,7 @@ def methods(
     """
     known_methods = known_names("methods", METHODS)
     if as_json:
-        print(json_line({"methods": known_methods} if name is None else parameter_schema(plain_method(name))))
+        print(json_line({"methods": known_methods} if name is None else parameter_schema(make_method(name))))
     elif name is not None:
         _show_method(name)
     else:
@@ -89,17 +91,16 @@ def _list_methods(known_methods: Iterable[str]) -> None:
     for known in known_methods:
         shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
         try:
-            method = plain_method(known)
+            method = make_method(known)
         except InputError as error:  # a broken plug-in must not prevent the listing of the other methods
             print_plain(err, f"{known}: {error}", "yellow")
             continue
         needs = ", ".join(_needs(method.needs)) or "any model"
         rows.append((shown, method_attribute(method, "searches"), needs))
-    _list("methods", ("method", "searches", "needs of its model"), rows, METHODS | READINGS)
-    bare = [known for known in METHODS if not plain_method(known).needs.retriever]
+    _list("methods", ("method", "searches", "needs of its model"), rows, METHODS)
+    bare = [known for known in METHODS if not make_method(known).needs.retriever]
     notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     notes += [
-        f"Profiles of methods (--set profile=…) that are methods of their own, too: {', '.join(READINGS)}.",
         f"All methods except {', '.join(bare)} search: they need an index.",
         "Show a method with its parameters: askance methods NAME",
     ]
@@ -107,7 +108,7 @@ def _list_methods(known_methods: Iterable[str]) -> None:
 
 
 def _show_method(name: str) -> None:
-    method = plain_method(name)
+    method = make_method(name)
     summary = (method.__doc__ or "").strip().split("\n\n")[0]
     wanted = [f"{need} ({NEEDS[need]})" if need in NEEDS else need for need in _needs(method.needs)]
     wanted += ["an index"] * method.needs.retriever
@@ -115,7 +116,7 @@ def _show_method(name: str) -> None:
         "searches": method_attribute(method, "searches"),
         "needs": "; ".join(wanted) or "any model",
         "paper": method_attribute(method, "paper"),
-        "page": f"docs/methods/{name_of(type(method))}.md" if name in METHODS | READINGS else "",
+        "page": f"docs/methods/{name_of(type(method))}.md" if name in METHODS else "",
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     out.print(plain_table((), [(fact, value) for fact, value in rows.items() if value]))
@@ -134,8 +135,7 @@ def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
         default, (low, high) = field.default, parameter_range(field)
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
-        profiles = profiles_of(name_of(cls)) if field.name == "profile" else {}
-        of_type = f"one of {', '.join(profiles)}" if profiles else describe_type(hint)
+        of_type = describe_type(hint)
         values = of_type + (bounds if math.isfinite(low) else "")
         yield field.name, shown, f"{field.metadata.get('help', '')} ({values})"
 
@@ -177,9 +177,9 @@ def presets() -> None:
     """
     for name, preset in shipped().items():
         out.print(Text(name, style="bold").append(f"  {preset.about}", style="not bold dim"), soft_wrap=True)
-        for (method, profile), parameters in preset.entries.items():
+        for method, parameters in preset.entries.items():
             values = ", ".join(f"{parameter}={value}" for parameter, value in parameters.items())
-            print_plain(out, f"  {f'{method} {profile}'.strip():<18} {values}")
+            print_plain(out, f"  {method:<18} {values}")
 
 
 def retrievers() -> None:
@@ -189,8 +189,7 @@ def retrievers() -> None:
         askance retrievers
         askance search "bridges" --index my-index --retriever hybrid
     """
-    rows = [(f"{name}:DIR", f"by {kind.searches_by}") for name, kind in RETRIEVERS.items()]
-    rows.append(("langchain:MODULE:OBJECT", "as a retriever of LangChain does"))
+    rows = [(kind.form, kind.what) for kind in RETRIEVERS.values()]
     rows.append(("…?rerank=SPEC", "any of these, with its results reranked as by --rerank SPEC"))
     _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
 
@@ -202,9 +201,8 @@ def encoders() -> None:
         askance encoders
         askance index notes/ --out my-index --encoder bundled
     """
-    own = {name: kind for name, kind in MODEL_KINDS.items() if kind.encoder}
-    rows = [(kind.spec.partition("[")[0], kind.encodes) for kind in own.values()]
-    _list("encoders", ("spec", "what it is"), rows, own)
+    rows = [(kind.form or name, kind.what) for name, kind in ENCODERS.items()]
+    _list("encoders", ("spec", "what it is"), rows, ENCODERS)
 
 
 def metrics() -> None:
@@ -241,20 +239,20 @@ def models(
         _check_model(spec, as_json)
     elif as_json:
         keys = ("spec", "what", "missing", "install")
-        values = [(kind.spec, kind.what, kind.missing, kind.install()) for kind in MODEL_KINDS.values()]
-        values += [(*entry, [], "") for entry in packages_of_plugins("models", MODEL_KINDS).items()]
+        values = [(kind.form, kind.what, kind.missing, kind.install()) for kind in MODELS.values()]
+        values += [(*entry, [], "") for entry in packages_of_plugins("models", MODELS).items()]
         print(json_line({"models": [dict(zip(keys, each, strict=True)) for each in values]}))
     else:
-        kinds = MODEL_KINDS.values()
-        listed = [(kind.spec, kind.what, "not installed" if kind.missing else "ready") for kind in kinds]
-        _list("models", ("spec", "what it is", "here"), listed, MODEL_KINDS)
-        for name, kind in MODEL_KINDS.items():
+        kinds = MODELS.values()
+        listed = [(kind.form, kind.what, "not installed" if kind.missing else "ready") for kind in kinds]
+        _list("models", ("spec", "what it is", "here"), listed, MODELS)
+        for name, kind in MODELS.items():
             if kind.missing:
                 print_plain(out, f"{name} needs: {kind.install()}")
 
 
 def _check_model(spec: str, as_json: bool) -> None:
-    report = asyncio.run(check(spec))
+    report = asyncio.run(check_model(spec))
     if as_json:
         print(json_line({**dataclasses.asdict(report), "is_right": report.is_right}))
     else:

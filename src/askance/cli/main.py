@@ -17,10 +17,9 @@ from typer.main import get_group
 
 from askance.core.errors import AskanceError, MachineFailure, machine_failure
 from askance.core.notes import noted, shown_by
-from askance.core.parameters import described
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
-from askance.terminal.console import err, out, print_plain
+from askance.terminal.console import described, err, out, print_plain
 from askance.terminal.progress import Activities
 
 COMMANDS = {

@@ -13,11 +13,10 @@ import typer
 from askance.configuration.settings import SETTINGS, EngineConfig
 from askance.configuration.sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
-from askance.core.parameters import described
 from askance.core.trace import Trace
 from askance.storage.durable_files import write_atomically
 from askance.storage.trace_file import write_trace
-from askance.terminal.console import out, print_plain
+from askance.terminal.console import described, out, print_plain
 
 _JSON_HELP = "Print one JSON object and nothing else; for an error, an object with the key 'error'."
 _CONFIG_HELP = (

@@ -17,8 +17,7 @@ from askance.cli.options import (
     write_out,
 )
 from askance.cli.train import check_packages, examples_by_name, print_training_report, show_steps, train
-from askance.configuration.catalogue import recommended_in_flight
-from askance.configuration.loaders import check_has_index
+from askance.configuration.build import check_has_index, recommended_in_flight
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters

@@ -1,406 +1,366 @@
-"""The registry of methods, which imports them on use and makes them with parameters and presets."""
+"""The builder: the specifications of models, encoders, rerankers and retrievers become objects.
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import fields, is_dataclass
+Methods have their own module, `methods`. Modules are imported when an object is made.
+"""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from askance.ask import Engine as Engine
-from askance.ask import check_needs
-from askance.configuration.catalogue import parse_spec
-from askance.configuration.loaders import DEFAULT_MODEL as DEFAULT_MODEL
-from askance.configuration.loaders import load_model as load_model
-from askance.configuration.loaders import load_models as load_models
-from askance.configuration.loaders import open_retriever as open_retriever
-from askance.configuration.presets import Preset, open_preset, own_preset
-from askance.configuration.prompts import (
-    AIRRAG_PROMPT_SETS,
-    PROMPT_SETS,
-    open_airrag_prompts,
-    open_instructions,
-    open_prompts,
+from askance.confidence import Abstaining, default_calibration
+from askance.configuration.catalogue import (
+    DEFAULT_RETRIEVER,
+    ENCODERS,
+    ENTAILMENTS,
+    INDEX_RETRIEVERS,
+    MODELS,
+    RERANKERS,
+    RETRIEVERS,
+    Kind,
 )
-from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
-from askance.core.extensions import Extension, find_extension, known_names
-from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.configuration.trust import check_runs_no_code
+from askance.core.errors import BadIndex, InputError, MissingExtra, ModelSpecError, UnknownName, about
+from askance.core.extensions import Extension, find_with_place, known_names
+from askance.core.notes import doing
+from askance.core.ports import Encoder, Entailment, Model, Reranker, Retriever
+from askance.core.spec import Spec, parse_spec
 from askance.core.types import Role
-from askance.methods.airrag.parameters import read_actions
-from askance.methods.airrag.prompt_template import AirragPromptTemplate
-from askance.methods.common.named_methods import (
-    member_settings,
-    members_by_name,
-    method_with_settings,
-    parse_members,
-    split_by_member,
-)
-from askance.methods.common.prompts import PromptTemplate
-from askance.text.spacy_pipeline import load_linguistics
+from askance.models.openai.options import options_for_check
+from askance.retrieval.reranking import BUNDLED_OPTIONS, RerankedRetriever, read_options
 
-DEFAULT_METHOD = "dragin"
-FALLBACKS = ("flare", "iterdrag", "single")
-"""The methods to try, in this order, if no method is named and the model does not support the default one."""
-METHODS = {
-    "closed_book": "askance.methods.baselines:ClosedBook",
-    "single": "askance.methods.baselines:Single",
-    "fixed_length": "askance.methods.baselines:FixedLength",
-    "fixed_sentence": "askance.methods.baselines:FixedSentence",
-    "flare": "askance.methods.flare:Flare",
-    "flare_token": "askance.reproductions.baselines:FlareToken",
-    "flare_entity": "askance.reproductions.baselines:FlareEntity",
-    "dragin": "askance.methods.dragin.method:Dragin",
-    "selfrag": "askance.methods.selfrag.method:Selfrag",
-    "iterdrag": "askance.methods.iterdrag:Iterdrag",
-    "airrag": "askance.methods.airrag.method:Airrag",
-    "airrag_lite": "askance.methods.airrag.method:AirragLite",
-    "blender": "askance.methods.blender:Blender",
-}
+if TYPE_CHECKING:
+    from askance.models.checking import CheckReport
 
-READINGS = {
-    "closed_book_authors": "askance.reproductions.baselines:ClosedBookAuthors",
-    "single_authors": "askance.reproductions.baselines:SingleAuthors",
-    "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
-    "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin.paper_profile:DraginPaper",
-    "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
-    "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
-}
-"""The profiles that are implemented as separate classes of methods, by name."""
-
-PROFILES = {"paper": "paper", "code": "authors"}
-"""The suffix that each profile has in the names of `READINGS`."""
-
-RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
-    "linguistics": load_linguistics,
-    "prompts": open_prompts,
-    "instructions": open_instructions,
-    "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
-    "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),
-}
-"""The functions that make a record from a string, by the name of the parameter that holds the record."""
-
-Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
-"""A function that completes a method's typed settings. Its arguments are the method, the settings, and
-whether the method is a member of another method."""
+ROLES: tuple[Role, ...] = get_args(Role)
+_RERANKING = ("candidates", "retriever_weight")
+"""The options of reranking, which may follow those of a reranker."""
 
 
-def method_class(name: str) -> type[Any]:
-    """Return the class of a method.
+def load_model(spec: str) -> Model:
+    """Load a model by specification, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
+
+    Raises:
+        UnknownName: The kind of model or an option is unknown.
+        ModelSpecError: The model can't be found or loaded.
+        MissingExtra: A package is missing. The message names the pip command.
+    """
+    return cast(Model, _load("model", Model, MODELS, spec))
+
+
+async def check_model(spec: str) -> "CheckReport":
+    """Check every ability of the model that `spec` names (see `models.checking`).
+
+    Raises:
+        InputError: The specification is invalid.
+        ModelUnavailable: The server is busy or can't be reached.
+    """
+    from askance.models.checking import check
+
+    named = parse_spec(spec)
+    kind = find("model", MODELS, named)
+    enabling = kind.enabling_options if isinstance(kind, Kind) else {}
+
+    def load(extra: str) -> Model:
+        options = cast(dict[str, str], {**named.options, **parse_spec(f"?{extra}").options})
+        options = options_for_check(options) if enabling else options
+        return load_model(str(Spec(named.name, named.place, options)))
+
+    return await check(load, enabling)
+
+
+def load_models(specs: Mapping[str, Any]) -> dict[Role, Model]:
+    """Load models by role. A specification given for two roles is loaded once. Objects stay unchanged."""
+    for role in specs:
+        if role not in ROLES:
+            raise UnknownName("role", role, ROLES)
+    loaded: dict[str, Model] = {}
+    for role, spec in specs.items():
+        if isinstance(spec, str) and spec not in loaded:
+            with about(f"models.{role}"):
+                loaded[spec] = load_model(spec)
+    return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
+
+
+def load_encoder(spec: str) -> Encoder:
+    """Load the encoder that `spec` names, such as ``bundled`` or ``hf:intfloat/e5-base-v2?device=cuda``.
+
+    Raises:
+        UnknownName: The kind of encoder or an option is unknown.
+        ModelSpecError: The encoder can't be found or loaded.
+        MissingExtra: A package is missing; the message has the pip command.
+    """
+    return cast(Encoder, _load("encoder", Encoder, ENCODERS, spec))
+
+
+def load_entailment(spec: str) -> Entailment:
+    """Load the entailment model that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
+
+    Raises:
+        UnknownName: The kind of model or an option is unknown.
+        ModelSpecError: The model can't be found or loaded, or is not a natural language inference model.
+        MissingExtra: A package is missing; the message has the pip command.
+    """
+    return cast(Entailment, _load("entailment", Entailment, ENTAILMENTS, spec))
+
+
+def load_reranker(spec: str) -> Reranker:
+    """Load a reranker.
 
     Args:
-        name: A built-in name, the name of a plug-in, or ``module:Class``.
+        spec: ``bundled``, ``cross-encoder:NAME?device=cuda``, a plug-in, ``module:Class``, or ``model:SPEC``
+            for the probability that the model SPEC answers Yes (see `models.label_reranker`).
 
     Raises:
-        UnknownName: The method is unknown. The message suggests the nearest name.
-        InputError: A plug-in can't be imported, or is not a class.
+        UnknownName: There is no such reranker.
+        InputError: The reranker can't be found, imported or made, or is not a reranker.
+        MissingExtra: A package is missing. The message names the pip line.
     """
-    method = _find_method(name).target
-    if not isinstance(method, type):
-        raise InputError(f"the method {name} is no class ({method!r}): name the class of a method.")
-    return method
+    if spec.startswith("model:"):
+        from askance.models.label_reranker import LabelReranker
+
+        return LabelReranker(load_model(spec.removeprefix("model:")))
+    return cast(Reranker, _load("reranker", Reranker, RERANKERS, spec))
 
 
-def _find_method(name: str) -> Extension:
-    known = METHODS | READINGS
-    if name in known:
-        return Extension(resolve_name(known[name]), is_declared=True)
-    extension = find_extension("methods", name)
-    if extension is None:
-        module, colon, _ = name.partition(":")
-        absent = f"there is no module {module!r}, neither in Python's path nor in the working folder."
-        raise UnknownName("method", name, known_names("methods", known), remedy=absent if colon else "")
-    return extension
-
-
-def plain_method(method: str | Method) -> Method:
-    """Return a method by name with its default parameters. A method object is returned unchanged.
-
-    Raises:
-        InputError: The method is unknown, or its class lacks members of `Method`. The message names
-            the missing members.
-    """
-    if not isinstance(method, str):
-        return method
-    method_class(method)
-    plain: Method = _find_method(method).make(Method, f"the method {method}")
-    return plain
-
-
-def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -> Method:
-    """Make a method with some parameters set.
-
-    Args:
-        name: The method, by name or as an object.
-        settings: The parameters by name. A string is converted to the parameter's type, or names a record.
-
-    Raises:
-        UnknownName: The method, a parameter or a record is unknown.
-        ParameterError: A value has the wrong type or is out of range.
-        InputError: A record can't be made, for example because of a missing package or a faulty prompt file.
-    """
-    plain = in_profile(plain_method(name), settings or {})
-    return method_with_settings(plain, read_settings(name, settings or {}), in_profile)
-
-
-def profiles_of(name: str) -> dict[str, type[Any]]:
-    """Return the classes of a method by profile.
-
-    The result is empty if the method's profiles are not separate classes.
-    """
-    names = {profile: f"{name}_{suffix}" for profile, suffix in PROFILES.items()}
-    others = {profile: resolve_name(READINGS[other]) for profile, other in names.items() if other in READINGS}
-    return {"default": method_class(name), **others} if others else {}
-
-
-def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a method, converted to the class that implements the profile in `settings`.
-
-    If the method's profiles are not separate classes, the method is returned unchanged.
-
-    Raises:
-        ParameterError: The method does not have this profile.
-    """
-    name, profiles = name_of(type(method)), profiles_of(name_of(type(method)))
-    if type(method) not in profiles.values():
-        return method
-    profile = settings.get("profile", method.profile)
-    if profile not in profiles:
-        raise ParameterError(
-            f"parameter profile={profile!r} of method {name}: expected one of {', '.join(profiles)}."
-        )
-    cls, changed = profiles[profile], changed_parameters(method)
-    if type(method) is cls:
-        return method
-    return cls(
-        **{parameter: changed[parameter] for parameter in changed.keys() & (_parameters(cls) - {"profile"})}
-    )
-
-
-def _parameters(cls: type[Any]) -> set[str]:
-    return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
-
-
-def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a method to the types of its parameters (see `make_method`).
-
-    The name of a setting of a member of `blender`, or of a method that is an action of `airrag`, begins with
-    the member's or method's name: ``{"single.passages": 5}``.
-    """
-    return _settings(plain_method(name), settings, lambda method, typed, is_member: typed)
-
-
-def _settings(
-    method: Any, settings: Mapping[str, Any], fill: Fill, *, is_member: bool = False
-) -> dict[str, Any]:
-    """Return the typed settings of a method and of its members, each completed by `fill`."""
-    own, of_members = split_by_member(settings)
-    method = in_profile(method, own)
-    filled = fill(method, _typed(method, own), is_member)
-    members = members_by_name(method, filled)
-    for name, parameters in of_members.items():
-        place = f"of method {name_of(type(method))}"
-        first = f"{name}.{next(iter(parameters), '')}"
-        with about(f"parameters.{first}"):
-            if members is None:  # a mistake such as "dragin.threshold" for dragin itself
-                raise UnknownName("parameter", first, _parameters(type(method)), place=place)
-            if name not in members:
-                raise UnknownName("member", name, members, place=place)
-    for name, member in (members or {}).items():
-        filled |= member_settings(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
-    return filled
-
-
-def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a method's own settings, without those of members, to the types of its parameters."""
-    name, known = name_of(type(method)), _parameters(type(method))
-    of_profiles = {profile: _parameters(cls) for profile, cls in profiles_of(name).items()}
-    typed = dict(settings)
-    for key, value in settings.items():
-        profiles = [profile for profile, parameters in of_profiles.items() if key in parameters]
-        if profiles and key not in known:
-            raise ParameterError(
-                f"parameter {key} of method {name}: its profile {method.profile} has none. Leave it out, or "
-                f"choose one that has it (profile={' or profile='.join(profiles)})."
-            )
-        if key in known & RECORD_PARAMETERS.keys() and isinstance(value, str):
-            with about(f"parameters.{key}"):
-                typed[key] = _open_record(type(method), key, value)
-    return parse_parameters(type(method), typed)
-
-
-def _open_record(cls: type[Any], parameter: str, text: str | Path) -> Any:
-    """Return the record that `text` describes, for a parameter of a method's class."""
-    if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
-        return open_airrag_prompts(text)
-    return RECORD_PARAMETERS[parameter](text)
-
-
-def with_preset(
-    name: str | Method, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
-) -> dict[str, Any]:
-    """Complete the settings of a method with the values of a preset.
-
-    The preset also applies to the members of `blender`, and to methods that are actions of `airrag`, if it
-    has values for them.
-
-    Args:
-        name: The method, by name or as an object.
-        settings: The settings by name, which override the preset.
-        answer_model: The specification of the answering model; may be empty. ``bundled`` and ``bundled:base``
-            have presets, which apply by default if they have values for the method and profile. A trained
-            reader gets the prompts that it was trained on.
-        preset: The preset, by name or as a file.
-
-    Returns:
-        The typed settings by name.
-
-    Raises:
-        UnknownName: The method, a parameter or the preset is unknown.
-        PresetError: The given preset can't be read, or has no values for the method's profile or members.
-    """
-    with about("preset"):
-        chosen = own_preset(answer_model) if preset is None else open_preset(preset)
-    known = []
-
-    def fill(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
-        cls = type(method)
-        # A method limits the input tokens of its members.
-        limit = {"l_max": method.l_max} if is_member and hasattr(method, "l_max") else {}
-        filled = {**own_prompts(method, answer_model), **changed_parameters(method), **limit, **typed}
-        if chosen is None or not chosen.knows(cls, filled):
-            return filled
-        known.append(cls)
-        return {**chosen.parameters(cls, filled), **filled}
-
-    plain = plain_method(name)
-    filled = _settings(plain, settings, fill)
-    if preset is not None and chosen is not None and not known:
-        own, _ = split_by_member(filled)
-        chosen.parameters(type(in_profile(plain, own)), own)  # the error lists the preset's methods
-    return filled
-
-
-def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[str]:
-    """Return the settings of a method and its members that the preset sets or its threshold depends on.
-
-    Raises:
-        UnknownName, ParameterError: A setting is unknown or has an invalid value.
-    """
-
-    def marked(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
-        return typed | dict.fromkeys(typed.keys() & preset.decides(type(method), typed), preset)
-
-    marked_settings = _settings(plain_method(method), settings, marked)
-    return {parameter for parameter, value in marked_settings.items() if value is preset}
-
-
-def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
-    """Return the prompts that a model was trained on, as a setting of the method.
-
-    The result is empty for a method without prompts, and for a model that is not a trained reader.
-
-    Raises:
-        UnknownName, ModelSpecError: The model is unknown, or its `reader.json` can't be read.
-    """
-    cls = type(plain_method(method))
-    if not model or prompts_class(cls) is None:
-        return {}
-    with about("models.answer"):
-        kind, name, options = parse_spec(model)
-    from askance.models.local.reader_note import NOTE, read_note
-
-    folder = kind.reader(name, options)
-    note = None if folder is None else read_note(folder)
-    if note is None:
-        return {}
-    prompts = "airrag-reader" if prompts_class(cls) is AirragPromptTemplate else note.prompts
-    if prompts not in PROMPT_SETS | AIRRAG_PROMPT_SETS:  # a note is data, and so names nothing else
-        raise UnknownName("prompt set", prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
-    return {"prompts": _open_record(cls, "prompts", prompts)}
-
-
-def ready_method(
-    name: str | Method,
-    parameters: Mapping[str, Any],
-    answer_model: str,
-    *,
-    prompts: Any = None,
-    preset: str | Path | None = None,
-) -> Method:
-    """Make a method with its parameters, prompts and preset (see `EngineConfig`)."""
-    settings = with_prompts(name, parameters, prompts)
-    return make_method(name, with_preset(name, settings, answer_model, preset))
-
-
-def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
-    """Return the parameters of a method, with `prompts` added unless it is None.
-
-    Raises:
-        InputError: The prompts are unknown, given twice, or can't be changed for this method.
-    """
-    if prompts is None:
-        return dict(parameters)
-    with about("prompts"):
-        cls = type(plain_method(name))
-        if prompts_class(cls) is None:
-            raise InputError(f"method {name_of(cls)} only works with its own prompts: leave out --prompts.")
-        settings = dict(parameters)
-        if "prompts" in settings:
-            raise InputError("--prompts and the parameter prompts both name the prompts: give one of them.")
-        is_named = isinstance(prompts, str | Path)
-        settings["prompts"] = _open_record(cls, "prompts", prompts) if is_named else prompts
-    return settings
-
-
-def prompts_class(cls: type[Any]) -> type[Any] | None:
-    """Return the class of the prompt template that a method takes, or None if it takes none."""
-    known = fields(cls) if is_dataclass(cls) else ()
-    template = next((type(field.default) for field in known if field.name == "prompts"), None)
-    return template if template in (PromptTemplate, AirragPromptTemplate) else None
-
-
-def choose_method(
-    make: Callable[[str], Method],
-    named: str | None,
-    models: Mapping[Role, Model],
-    retriever: Retriever | None,
+def open_retriever(
+    index: str | Path | None,
+    kind: str | Retriever = DEFAULT_RETRIEVER,
     encoder: Encoder | None = None,
-) -> tuple[Method, str]:
-    """Choose the method that answers, and check that its needs are met.
-
-    A named method is always chosen. If no method is named, the default method is chosen or, if the answering
-    model does not support it, the best fallback that the model supports.
+    reranker: str | Reranker | None = None,
+) -> Retriever:
+    """Open a retriever over an index folder, or make the retriever of a plug-in.
 
     Args:
-        make: A function that makes a method by name, with the configured parameters and prompts.
-        named: The name of the method, if one is given.
-        models: The models by role.
-        retriever: The retriever, if there is one.
-        encoder: The encoder, if there is one.
-
-    Returns:
-        The method, and the reason for choosing a fallback, which is empty if no fallback was needed.
+        index: The index folder, if the retriever needs one.
+        kind: One of `INDEX_RETRIEVERS`, a plug-in as ``NAME:PLACE?option=value``, a class as
+            ``module:Class?option=value``, or a retriever object. ``?rerank=NAME`` adds a reranker, too.
+        encoder: The query encoder; by default the one that the index names.
+        reranker: What reorders the hits, by name or as an object.
 
     Raises:
-        MissingAbility: Something that the method needs is missing. If the model lacks an ability, the message
-            names a method that works.
+        UnknownName: The kind is unknown.
+        BadIndex: The index is missing, empty, damaged, of a newer version, or lacks the encoder's vectors.
+        MissingExtra: A package is missing. The message names the pip command.
+        InputError: A plug-in can't be imported or made, or is not a retriever.
     """
-    preferred = make(named or DEFAULT_METHOD)
+    kind, folder, named = split_retriever(kind)
+    reranker, index = reranker or named, folder or index
+    if reranker:
+        retriever = open_retriever(index, kind, encoder)
+        with about("rerank"):
+            return with_reranker(retriever, reranker)
+    if not isinstance(kind, str):
+        return kind
+    if kind not in INDEX_RETRIEVERS:
+        return cast(Retriever, _load("retriever", Retriever, RETRIEVERS, kind))
+    if index is None:
+        raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
+    open_folder, path = resolve_name(RETRIEVERS[kind].target), Path(index)
+    if not RETRIEVERS[kind].encodes:
+        return cast(Retriever, open_folder(path))
+    chosen = encoder or _encoder_of(path)
+    with doing(f"opening the vectors of {path}"):
+        return cast(Retriever, open_folder(path, chosen))
+
+
+def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRetriever:
+    """Return a retriever whose hits are reranked.
+
+    Args:
+        reranker: A reranker, or the specification of one (see `load_reranker`), which may end with the
+            options `candidates` and `retriever_weight` of `RerankedRetriever`. The defaults of ``bundled``
+            are `BUNDLED_OPTIONS`.
+
+    Raises:
+        UnknownName: There is no such reranker.
+        InputError: The reranker can't be loaded, or an option is no number in its range.
+    """
+    if not isinstance(reranker, str):
+        return RerankedRetriever(retriever, reranker)
+    spec = parse_spec(reranker)
+    named = str(Spec(spec.name, spec.place, _without(spec.options, _RERANKING)))
+    own = {name: value for name, value in spec.options.items() if name in _RERANKING}
+    options = {**(BUNDLED_OPTIONS if named == "bundled" else {}), **own}
+    candidates, retriever_weight = read_options(options)
+    return RerankedRetriever(retriever, load_reranker(named), candidates, retriever_weight)
+
+
+def split_retriever(retriever: Any) -> tuple[Any, str, str]:
+    """Split a retriever such as ``bm25:DIR?rerank=NAME`` into its kind, its folder and its reranker.
+
+    The latter two are empty strings if the retriever names none.
+    """
+    if not isinstance(retriever, str):
+        return retriever, "", ""
+    spec = parse_spec(retriever)
+    reranker, options = str(spec.options.get("rerank", "")), _without(spec.options, ("rerank",))
+    if reranker:
+        own = {name: value for name, value in options.items() if name in _RERANKING}
+        reranker, options = str(Spec(reranker, options=own)), _without(options, _RERANKING)
+    if spec.name in INDEX_RETRIEVERS and not options:
+        return spec.name, spec.place, reranker
+    return str(Spec(spec.name, spec.place, options)), "", reranker
+
+
+def join_reranker(retriever: str, reranker: str) -> str:
+    """Return the specification of a retriever with a reranker, the inverse of `split_retriever`."""
+    spec, own = parse_spec(retriever), parse_spec(reranker)
+    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": own.full_name, **own.options}))
+
+
+def _without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
+
+
+def is_kind(retriever: object) -> bool:
+    """Return whether a retriever is the name of a built-in kind, rather than an extension or an object."""
+    return isinstance(retriever, str) and split_retriever(retriever)[0] in INDEX_RETRIEVERS
+
+
+def encodes(retriever: object) -> bool:
+    """Return whether a retriever searches an index with a query encoder."""
+    return is_kind(retriever) and RETRIEVERS[split_retriever(retriever)[0]].encodes
+
+
+def check_has_index(index: object, retriever: object) -> None:
+    """Raise `InputError` if a retriever is unknown, lacks its index, or is given an index it can't use."""
+    if is_kind(retriever):
+        if index is None and retriever != DEFAULT_RETRIEVER:
+            raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
+        return
+    if isinstance(retriever, str):
+        find("retriever", RETRIEVERS, parse_spec(retriever))
+    if index is not None:
+        raise InputError(
+            f"the retriever {retriever if isinstance(retriever, str) else 'given'} needs no index: "
+            "leave out --index."
+        )
+
+
+def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> None:
+    """Raise `InputError` for an encoder that neither the method nor the retriever uses."""
+    if encoder is not None and not encodes(retriever) and not is_needed:
+        raise InputError(
+            "an encoder is given, but nothing uses it: leave --encoder out, or search with --retriever dense "
+            "or hybrid."
+        )
+
+
+def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
+    """Return the encoder for building an index, or None if the index gets no vectors.
+
+    Args:
+        index: The index folder, which need not exist.
+        spec: The specification of the encoder; by default that of the existing index, if it has vectors.
+
+    Raises:
+        InputError: The encoder can't be loaded, or the index can't be read.
+    """
+    from askance.retrieval.index.index_folder import MANIFEST, read_manifest
+
+    if spec is not None:
+        return load_encoder(spec)
+    has_vectors = (index / MANIFEST).exists() and read_manifest(index).encoder is not None
+    return _encoder_of(index) if has_vectors else None
+
+
+def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
+    """Load the bundled cross-encoder, and return the layer that abstains below a confidence.
+
+    Args:
+        below: The confidence, or "auto" for the threshold that comes with the calibration.
+
+    Raises:
+        MissingExtra: A package of the cross-encoder is missing. The message names the pip command.
+    """
+    calibration = default_calibration()
+    with about("abstain_below"):
+        scorer = load_reranker("bundled")
+    return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
+
+
+def recommended_in_flight(spec: str) -> int:
+    """Return the recommended number of questions in flight for the model of a specification."""
+    kind = find("model", MODELS, parse_spec(spec))
+    return kind.in_flight if isinstance(kind, Kind) else Kind("").in_flight
+
+
+def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
+    """Return the row of a specification in a table, or the plug-in or ``module:Class`` that it names.
+
+    Args:
+        what: The name of the port, such as "model", whose plural is the group of plug-ins.
+
+    Raises:
+        UnknownName: A kind, name or option is unknown.
+        InputError: A plug-in can't be imported.
+        ModelSpecError: A required name is missing.
+    """
+    kind = table.get(spec.name)
+    if kind is None:
+        extension = find_with_place(f"{what}s", spec.full_name)
+        if extension is None:
+            known = known_names(f"{what}s", table)
+            remedy = _suggestion(spec.full_name) if table is MODELS else ""
+            raise UnknownName(what, str(spec), known, remedy=remedy)
+        return extension
+    form = kind.form or spec.name
+    if kind.places is not None and spec.place not in ("", *kind.places):
+        known = [spec.name, *(f"{spec.name}:{place}" for place in kind.places)]
+        raise UnknownName(what, spec.full_name, known)
+    if kind.needs_place and not spec.place:
+        raise ModelSpecError(f"{what} {str(spec)!r} names no model: write {form}.")
+    for option in spec.options:
+        if option not in kind.options:
+            raise UnknownName(f"{what} option", option, kind.options, place=f"in {spec.full_name!r}")
+    return kind
+
+
+def _load(what: str, port: type, table: Mapping[str, Kind], text: str) -> Any:
+    """Load what a specification names."""
+    spec = parse_spec(text)
+    found, options = find(what, table, spec), cast(dict[str, str], dict(spec.options))
+    shown = f"the {what} {text}"
+    if isinstance(found, Extension):
+        return found.make(port, shown, *filter(None, [found.place]), **options)
+    with doing(f"loading {shown}") if found.takes_time else nullcontext():
+        return resolve_name(found.target)(*filter(None, [spec.place]), **options)
+
+
+def _suggestion(name: str) -> str:
+    """Return a remedy for the name of a model that was given without its kind.
+
+    The remedy is an empty string if the name begins with a kind, even with a misspelt one.
+    """
+    kind, colon, _ = name.partition(":")
+    if colon or get_close_matches(kind.lower(), MODELS, n=1, cutoff=0.7):
+        return ""
+    if name.endswith(".gguf"):
+        return f"a GGUF file is named gguf:{name}."
+    if Path(name).expanduser().is_dir():
+        return f"a folder is named hf:{name}."
+    on_server = f"openai:{name}@http://HOST:PORT/v1 for one on a server"
+    if "/" in name:
+        return f"write hf:{name} for a model of the hub, or {on_server}."
+    return f"write openai:{name} for a hosted model, or {on_server}."
+
+
+def _encoder_of(index: Path) -> Encoder:
+    """Load the encoder that made the vectors of an index. The manifest is data, so it can't name code."""
+    from askance.retrieval.index.index_folder import encoder_record, read_manifest
+
+    name = encoder_record(index, read_manifest(index)).name
+    remedy = f"The manifest of the index {index} names it: type --encoder to use it."
+    check_runs_no_code("encoder", name, remedy, BadIndex)
     try:
-        check_needs(preferred, models, retriever, encoder)
-        return preferred, ""
-    except ModelLacks as lack:
-        for name in FALLBACKS:
-            with suppress(InputError):  # the method may not have a parameter that is set
-                other = make(name)
-                check_needs(other, models, retriever, encoder)
-                break
-        else:
-            raise
-        if named is not None:
-            remedy = f"choose --method {name}, which does not need it, or {lack.remedy}"
-            raise ModelLacks(lack.what, remedy) from lack
-        why = f"{name} answers, the best method that this model supports: the default {lack.what}."
-        return other, f"{why} For {DEFAULT_METHOD}, {lack.remedy}."
+        return load_encoder(name)
+    except MissingExtra:
+        raise
+    except InputError as error:
+        raise BadIndex(
+            f"the vectors of the index {index} were made by the encoder {name}, which can't be "
+            f"loaded ({error}) Give its current location with --encoder."
+        ) from error

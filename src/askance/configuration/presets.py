@@ -5,19 +5,17 @@ the AirRAG paper (such as ``paper``), and ``bundled`` and ``bundled:base`` for t
 askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
 
     about = "a description, with the source of the values"
-    [dragin.paper]          # method, then profile
+    [dragin_paper]
     trigger = "rind"
     threshold = 1.2
-    [flare]                 # a method that has no profiles
+    [flare]
     search_below = 0.35
 
-A preset sets only those parameters that neither the source of the preset nor a stronger source sets (see
-`config_sources`). The threshold of a preset is valid only with the string and boolean parameters of the same
-preset, and with the default trigger if the preset names none. If the user changes one of these parameters,
-the threshold is left out.
+A preset is the weakest source of parameters. Its calibrated parameter, such as a threshold, is valid only
+with the words and truth values of the same preset, so it is left out if the user changes one of these. A
+preset is data: it names no code (see `trust`).
 """
 
-import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -42,59 +40,49 @@ class Preset:
     Attributes:
         name: The name or the file, as the user gave it.
         about: The description of the preset.
-        entries: The parameters by method and profile. The profile is "" for a method without profiles.
+        entries: The parameters by method.
     """
 
     name: str
     about: str
-    entries: Mapping[tuple[str, str], Mapping[str, Any]]
+    entries: Mapping[str, Mapping[str, Any]]
 
-    def parameters(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters that the preset adds to the typed `settings` of a method.
+    def parameters(self, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters that the preset adds to the typed parameters that are `given`.
 
         Raises:
-            PresetError: The preset lacks the method or the profile, or contains an invalid parameter.
+            PresetError: The preset lacks the method, contains an invalid parameter or names code.
         """
+        entry = self.entry(name_of(cls))
         try:
-            entry = self._entry(name_of(cls), _profile(cls, settings))
-            for parameter, value in entry.items():
-                check_runs_no_code(parameter, value, f"Type --set {parameter}=… to use it.")
+            for name, value in entry.items():
+                check_runs_no_code(name, value, f"Type --set {name}=… to use it.")
             parameters = parse_parameters(cls, entry)
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
-        return _applicable(cls, parameters, settings)
+        words = (name for name, value in parameters.items() if isinstance(value, str | bool))
+        calibrated = search_parameter(cls)
+        if calibrated is not None and any(
+            given.get(name, parameters[name]) != parameters[name] for name in words
+        ):
+            parameters.pop(calibrated.name, None)
+        return {name: value for name, value in parameters.items() if name not in given}
 
-    def _entry(self, method: str, profile: str) -> Mapping[str, Any]:
-        """Return the parameters of a method in a profile."""
-        known = [known_profile for name, known_profile in self.entries if name == method]
-        entry = self.entries.get((method, profile), {})
-        if not known:
-            methods = ", ".join(dict.fromkeys(name for name, _ in self.entries)) or "no method"
-            raise PresetError(f"it has nothing for method {method}: it knows {methods}.")
-        if "" in known if profile else known != [""]:
-            place = "[METHOD.PROFILE]" if profile else "[METHOD], as it has no profiles"
-            raise PresetError(f"the parameters of {method} belong under {place}.")
-        if profile not in known:
-            raise PresetError(
-                f"it has nothing for profile {profile!r} of {method}, only for {', '.join(known)}, and the "
-                "threshold of one profile is invalid in another: choose that profile (--set profile=…), or "
-                "find a threshold with `askance calibrate`."
-            )
-        if profile and entry.get("profile", profile) != profile:
-            conflict = f"profile={entry['profile']!r} stands under [{method}.{profile}]"
-            raise PresetError(f"{conflict}: leave it out, since the heading names the profile.")
-        return entry
+    def entry(self, method: str) -> Mapping[str, Any]:
+        """Return the parameters of a method.
 
-    def decides(self, cls: type[Any], settings: Mapping[str, Any]) -> set[str]:
-        """Return the parameters that the preset sets, and the parameters that its threshold depends on."""
-        entry, own = self.entries.get((name_of(cls), _profile(cls, settings)), {}), search_parameter(cls)
-        scale = own.scale if own is not None and own.name in entry else ()
-        return {*entry, *scale} - {"profile"}
+        Raises:
+            PresetError: The preset has none.
+        """
+        if method not in self.entries:
+            known = ", ".join(self.entries) or "no method"
+            raise PresetError(f"preset {self.name!r} has nothing for method {method}: it knows {known}.")
+        return self.entries[method]
 
-    def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
-        """Return whether the preset has parameters for the method in the profile that `settings` select."""
-        return bool(self.entries.get((name_of(cls), _profile(cls, settings))))
+    def knows(self, cls: type[Any]) -> bool:
+        """Return whether the preset has parameters for a method."""
+        return name_of(cls) in self.entries
 
 
 def open_preset(name: str | Path) -> Preset:
@@ -138,19 +126,17 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
         settings: The typed parameters of the method.
         comments: The comments at the top of the file.
     """
-    profile = _profile(cls, settings)
     own = search_parameter(cls)
     required = own.belongs_to if own is not None and own.name in settings else ()
-    settings = {**{parameter: parameter_field(cls, parameter).default for parameter in required}, **settings}
-    place = f"{name_of(cls)}.{profile}" if profile else name_of(cls)
+    settings = {**{name: parameter_field(cls, name).default for name in required}, **settings}
     records, lines = [], []
-    for parameter, value in settings.items():
-        if not isinstance(value, str | bool | int | float):
-            records.append(f"with {parameter}={value!r}, to be set again")
-        elif parameter != "profile":
-            lines.append(f"{parameter} = {json.dumps(value, ensure_ascii=False)}")
+    for name, value in settings.items():
+        if isinstance(value, str | bool | int | float):
+            lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}")
+        else:
+            records.append(f"with {name}={value!r}, to be set again")
     header = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
-    return "\n".join([*header, f"[{place}]", *lines]) + "\n"
+    return "\n".join([*header, f"[{name_of(cls)}]", *lines]) + "\n"
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:
@@ -158,41 +144,9 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
     about = content.get("about", "")
     if not isinstance(about, str):
         raise PresetError(f"preset {name!r}: about={about!r} is no text.")
-    entries: dict[tuple[str, str], Mapping[str, Any]] = {}
     for method, table in methods.items():
         if not isinstance(table, Mapping):
             raise PresetError(
-                f"preset {name!r}: {method}={table!r} belongs to no method; put parameters under [METHOD] or "
-                "[METHOD.PROFILE]."
+                f"preset {name!r}: {method}={table!r} belongs to no method; put parameters under [METHOD]."
             )
-        by_profile = {
-            profile: parameters for profile, parameters in table.items() if isinstance(parameters, Mapping)
-        }
-        if len(by_profile) < len(table) or not table:
-            entries[method, ""] = {
-                parameter: table[parameter] for parameter in table if parameter not in by_profile
-            }
-        entries |= {(method, profile): parameters for profile, parameters in by_profile.items()}
-    return Preset(name, about, entries)
-
-
-def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
-    """Return the profile that `settings` select, or an empty string for a method without profiles."""
-    known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    defaults = {field.name: field.default for field in known}
-    return str({**defaults, **settings}.get("profile", ""))
-
-
-def _applicable(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that are not in `given`. A threshold that `given` makes invalid is left out."""
-    own = search_parameter(cls)
-    scale = {
-        parameter: parameter_field(cls, parameter).default
-        for parameter in (own.scale if own is not None else ())
-    }
-    conditions = scale | {
-        parameter: value for parameter, value in parameters.items() if isinstance(value, str | bool)
-    }
-    is_other = any(given.get(parameter, value) != value for parameter, value in conditions.items())
-    left_out = {*given, *({own.name} if own is not None and is_other else ())}
-    return {parameter: value for parameter, value in parameters.items() if parameter not in left_out}
+    return Preset(name, about, methods)

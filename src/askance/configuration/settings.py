@@ -20,9 +20,9 @@ from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
 from askance.confidence import AUTO
-from askance.configuration import loaders
-from askance.configuration.build import DEFAULT_METHOD, choose_method, plain_method, ready_method
-from askance.configuration.catalogue import recommended_in_flight
+from askance.configuration import build
+from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_MODEL, DEFAULT_RETRIEVER, METHODS
+from askance.configuration.methods import choose_method, make_method
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter, parse_filter
@@ -32,7 +32,6 @@ from askance.core.ports import Encoder, Method, Model, Reranker, Retriever, filt
 from askance.core.types import Role
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.middleware.session import Budget
-from askance.retrieval.reranking import join_reranker
 
 SCHEMA_VERSION = 1
 """The schema version of configurations in files, traces and run folders."""
@@ -71,12 +70,12 @@ def _models(value: Any) -> Any:
     """Return the models by role. A single specification is that of the role "answer"."""
     given = value if isinstance(value, Mapping) else {"answer": value}
     for role, model in given.items():
-        if role not in loaders.ROLES:
-            raise UnknownName("role", str(role), loaders.ROLES, place="of a model")
+        if role not in build.ROLES:
+            raise UnknownName("role", str(role), build.ROLES, place="of a model")
         if model is None:
             raise ValueError(f"expected the name of a model for the role {role}")
         _named("model", Model, model)
-    return {"answer": loaders.DEFAULT_MODEL, **given}
+    return {"answer": DEFAULT_MODEL, **given}
 
 
 def _threshold(value: Any) -> float | str | None:
@@ -144,7 +143,7 @@ class EngineConfig:
 
     index: PathOrNone = setting(None, metavar="DIR")
     retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
-        loaders.DEFAULT_RETRIEVER, metavar="SPEC"
+        DEFAULT_RETRIEVER, metavar="SPEC"
     )
     rerank: Annotated[Any, BeforeValidator(partial(_named, "reranker", Reranker))] = setting(
         None, metavar="SPEC"
@@ -155,7 +154,7 @@ class EngineConfig:
     )
     method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(None, metavar="NAME")
     models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
-        {"answer": loaders.DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
+        {"answer": DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
     )
     parameters: Mapping[str, Any] = setting(
         {}, kind=dict, metavar="PARAMETER=VALUE", flag="--set", variable="SET"
@@ -178,7 +177,7 @@ class EngineConfig:
             raise _flaw(cls, error) from None
 
     def __post_init__(self) -> None:
-        kind, folder, reranker = loaders.split_retriever(self.retriever)
+        kind, folder, reranker = build.split_retriever(self.retriever)
         if folder:
             if self.index is not None and str(self.index) != str(Path(folder)):
                 raise InputError(
@@ -210,7 +209,7 @@ class EngineConfig:
     @property
     def is_without_search(self) -> bool:
         """True if neither an index nor another retriever is set."""
-        return self.index is None and self.retriever == loaders.DEFAULT_RETRIEVER
+        return self.index is None and self.retriever == DEFAULT_RETRIEVER
 
     @property
     def retriever_spec(self) -> str:
@@ -218,12 +217,12 @@ class EngineConfig:
         retriever, reranker = (
             each if isinstance(each, str) else each.name for each in (self.retriever, self.rerank or "")
         )
-        return join_reranker(retriever, reranker) if reranker else retriever
+        return build.join_reranker(retriever, reranker) if reranker else retriever
 
     @property
     def questions_in_flight(self) -> int:
         """The number of questions that are answered at the same time."""
-        return self.in_flight or (recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
+        return self.in_flight or (build.recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
 
     def make(self, method: Any = None) -> Method:
         """Return the method with the parameters, prompts and preset of this configuration.
@@ -234,14 +233,18 @@ class EngineConfig:
         Raises:
             InputError: A name, parameter, prompt set or preset can't be used.
         """
-        with about("method"):
-            base = plain_method(method or self.method or DEFAULT_METHOD)
-        return ready_method(base, self.parameters, self.answer_spec, prompts=self.prompts, preset=self.preset)
+        return make_method(
+            method or self.method or DEFAULT_METHOD,
+            self.parameters,
+            model=self.answer_spec,
+            prompts=self.prompts,
+            preset=self.preset,
+        )
 
     def check_retrieval(self, method: Method) -> None:
         """Raise `InputError` if the settings for index, retriever and encoder contradict each other."""
         with about("retriever"):
-            loaders.check_has_index(self.index, self.retriever)
+            build.check_has_index(self.index, self.retriever)
         searches = method.needs.retriever and not self.is_without_search
         for name, what in (("where", "filter"), ("rerank", "reranker")):
             value = getattr(self, name)
@@ -251,24 +254,24 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        loaders.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
+        build.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
     def open_encoder(self) -> Encoder | None:
         """Load the configured encoder, if there is one."""
         with about("encoder"):
-            return loaders.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
+            return build.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
 
     def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
         """Return the configured retriever, with the cache if there is one, or None if no retriever is set."""
         if self.is_without_search:
             return None
         with about("retriever" if self.index is None else "index"):
-            retriever = loaders.open_retriever(self.index, self.retriever, encoder, self.rerank)
+            retriever = build.open_retriever(self.index, self.retriever, encoder, self.rerank)
             return self.cached_retriever(filtered_retriever(retriever, self.where))
 
     def load_models(self) -> dict[Role, Model]:
         """Load the models, and return them by role, with the cache if there is one."""
-        return self.cached_models(loaders.load_models(self.models))
+        return self.cached_models(build.load_models(self.models))
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """Return a retriever wrapped with the cache, or unchanged if no cache is configured."""
@@ -333,7 +336,7 @@ class EngineConfig:
             encoder=encoder,
             why=why,
             config=self.stored(),
-            abstaining=None if self.abstain_below is None else loaders.open_abstaining(self.abstain_below),
+            abstaining=None if self.abstain_below is None else build.open_abstaining(self.abstain_below),
             is_strict=self.strict,
         )
 
@@ -341,9 +344,11 @@ class EngineConfig:
         """Return the whole configuration as JSON values, as traces and run folders store it."""
         stored: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(self.settings)}
         if self.method is not None and not isinstance(self.method, str):
-            name = spec_of(type(self.method)) if is_dataclass(self.method) else ""
-            changed = changed_parameters(self.method) if name else {}
-            stored["method"] = name or {OBJECT: repr(self.method)}
+            cls, name = type(self.method), name_of(type(self.method))
+            target = spec_of(cls) if is_dataclass(self.method) else ""
+            is_ours = name in METHODS and METHODS[name].target == target
+            stored["method"] = (name if is_ours else target) or {OBJECT: repr(self.method)}
+            changed = changed_parameters(self.method) if target else {}
             stored["parameters"] = {**plain(changed), **stored["parameters"]}
         return stored
 

@@ -5,9 +5,9 @@
 For each value, the rightmost source that sets it wins. Each entry of `parameters`, `models` and `budget` is a
 separate value. The `askance.toml` of the working folder, traces and run folders are data: they only name
 what is built into askance, unless the user trusts them (see `trust`).
-A preset overrides parameters from sources to the left of its own source, but not those from its own source or
-from sources to the right. A file given with --config replaces both files and the environment. This file
-is a TOML file, a trace or a run folder. The configuration in a trace or run folder is used again.
+A preset is the weakest source of parameters. A file given with --config replaces both files and the
+environment. This file is a TOML file, a trace or a run folder. The configuration in a trace or run folder is
+used again.
 """
 
 import json
@@ -20,9 +20,8 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.configuration.build import DEFAULT_METHOD, decided_by, prompts_class
-from askance.configuration.loaders import encodes, is_kind, split_retriever
-from askance.configuration.presets import open_preset
+from askance.configuration.build import encodes, is_kind, split_retriever
+from askance.configuration.methods import prompts_class
 from askance.configuration.settings import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import ConfigError, InputError, UnknownName
@@ -200,17 +199,17 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
     """Merge layers of values. Later layers win.
 
     If a later layer names another method, the parameters of the earlier method are dropped. If a later layer
-    searches something else, the earlier index or retriever is dropped. A preset overrides the same
-    parameters of earlier layers.
+    searches something else, the earlier index or retriever is dropped.
+
+    Raises:
+        ConfigError: A value in data names code, or was an object that has no name.
     """
     kept: dict[str, SourcedValue] = {}
-    before_preset: set[str] = set()
     all_layers = tuple(map(tuple, layers))
     for layer in all_layers:
         new = {value.key: value for value in layer}
         superseded = set(_superseded(kept, new))
         kept = {key: value for key, value in kept.items() if value.name not in superseded}
-        before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
     for value in kept.values():
         if value.is_data and not _is_object(value.value):
@@ -224,8 +223,6 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
             except ConfigError as error:
                 error.args = (f"{value.origin}: {error}",)
                 raise
-    for key in _decided(kept, before_preset & kept.keys()):
-        del kept[key]
     settings: dict[str, Any] = {}
     for given in kept.values():
         if _is_object(given.value):
@@ -250,17 +247,6 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
         yield "index"
     if now.get("index") is not None and not is_kind(before.get("retriever")):
         yield "retriever"
-
-
-def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
-    """Return those keys in `weaker` whose parameters the preset overrides."""
-    parameters = {given.entry: given.value for given in kept.values() if given.name == "parameters"}
-    method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
-    with suppress(InputError):  # reported later, by commands that use the method
-        if preset is not None and any(kept[key].name == "parameters" for key in weaker):
-            decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
-            return weaker & {f"parameters.{name}" for name in decided}
-    return set()
 
 
 def _as_data(values: Iterable[SourcedValue]) -> Iterator[SourcedValue]:

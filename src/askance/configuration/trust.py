@@ -6,60 +6,69 @@ them: by an option, in the environment, in Python, in a file given with ``--conf
 `askance.toml`, or by trusting a file with ``--trust-config``.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from askance.configuration.catalogue import MODEL_KINDS
-from askance.configuration.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
+from askance.configuration.catalogue import (
+    AIRRAG_PROMPT_SETS,
+    ENCODERS,
+    METHODS,
+    MODELS,
+    PROMPT_SETS,
+    RERANKERS,
+    RETRIEVERS,
+    Kind,
+)
 from askance.core.errors import ConfigError, InputError
 from askance.core.extensions import names_code
-from askance.retrieval.reranking import RERANKERS, split_reranker
+from askance.core.spec import Spec, parse_method, parse_spec
 
-KINDS = ("bm25", "dense", "hybrid")
+_TABLES: dict[str, tuple[str, Mapping[str, Kind]]] = {
+    "models": ("models", MODELS),
+    "encoder": ("encoders", ENCODERS),
+    "retriever": ("retrievers", RETRIEVERS),
+    "rerank": ("rerankers", RERANKERS),
+}
+"""The group of plug-ins and the table of each setting whose value is a specification."""
 
 
-def runs_code(setting: str, spec: str) -> bool:
-    """Return whether a specification names a plug-in, ``module:Class``, or code of another library.
+def runs_code(setting: str, value: Any) -> bool:
+    """Return whether a value names a plug-in, ``module:Class``, or code of another library.
 
     Nothing is imported.
 
     Args:
         setting: The name of the setting or, for a parameter, the parameter's name.
     """
-    name = spec.partition("?")[0]
-    kind, _, _place = name.partition(":")
-    match setting:
-        case "models" | "encoder":
-            group = "encoders" if setting == "encoder" else setting
-            return kind == "langchain" or (kind not in MODEL_KINDS and names_code(group, name))
-        case "method":
-            return names_code("methods", spec)
-        case "retriever":
-            own, reranker = split_reranker(spec)
-            kind = own.partition(":")[0]
-            is_foreign = kind == "langchain" or (
-                kind not in KINDS and names_code("retrievers", own.partition("?")[0])
-            )
-            return is_foreign or runs_code("rerank", reranker)
-        case "rerank":
-            if kind == "model":
-                return runs_code("models", spec.removeprefix("model:"))
-            return kind not in RERANKERS and names_code("rerankers", name)
-        case "prompts":
-            return spec not in PROMPT_SETS | AIRRAG_PROMPT_SETS and names_code("prompts", spec)
-        case "linguistics":
-            return kind == "spacy"  # a pipeline is a package, which is imported
-        case _:
-            return False
+    if isinstance(value, Spec):
+        inside = any(runs_code(name, item) for name, item in value.options.items())
+        return inside or (value.name not in METHODS and names_code("methods", value.name))
+    if not isinstance(value, str):
+        return False
+    if setting == "method":
+        return runs_code(setting, parse_method(value))
+    if setting == "prompts":
+        return value not in PROMPT_SETS | AIRRAG_PROMPT_SETS and names_code("prompts", value)
+    if setting == "linguistics":
+        return value.startswith("spacy")  # a pipeline is a package, which is imported
+    if setting not in _TABLES:
+        return False
+    if setting == "rerank" and value.startswith("model:"):
+        return runs_code("models", value.removeprefix("model:"))
+    spec, (group, table) = parse_spec(value), _TABLES[setting]
+    if runs_code("rerank", spec.options.get("rerank")):
+        return True
+    return table[spec.name].is_foreign if spec.name in table else names_code(group, spec.full_name)
 
 
-def check_runs_no_code(setting: str, spec: Any, remedy: str, error: type[InputError] = ConfigError) -> None:
+def check_runs_no_code(setting: str, value: Any, remedy: str, error: type[InputError] = ConfigError) -> None:
     """Raise `error` if a value in data names code (see `runs_code`).
 
     Args:
         remedy: The end of the message, which says what to type if this code is meant to run.
     """
-    if isinstance(spec, str) and runs_code(setting, spec):
+    if runs_code(setting, value):
         raise error(
-            f"{setting}={spec!r} names code that is not part of askance, and a file that others may have "
-            f"written can't make it run. {remedy}"
+            f"{setting}={str(value)!r} names code that is not part of askance, and a file that others may "
+            f"have written can't make it run. {remedy}"
         )

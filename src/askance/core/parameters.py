@@ -1,36 +1,66 @@
 """Parameters: the fields of a frozen dataclass, usually a method, declared with their meaning and range.
 
 Command-line flags, the listing of `askance methods`, the repr and the cache key all derive from these fields.
+pydantic checks their types and ranges.
 """
 
 import dataclasses
-import inspect
 import math
 import re
-import types
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from askance.core.errors import ParameterError, UnknownName, about
+import pydantic.dataclasses
+from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
+
+from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import implements
 from askance.core.ports import Method
+from askance.core.spec import Spec, call_spec
 
 T = TypeVar("T")
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_WORDS: dict[Any, dict[str, Any]] = {
-    type(None): {"none": None},
-    bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
-}
+CHECKED = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, validate_default=True)
 
 
-def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
+@dataclass_transform(frozen_default=True)
+def checked_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that makes a frozen dataclass with slots, whose fields pydantic checks.
+
+    Args:
+        kw_only: Take the fields of this class by name only.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        make = pydantic.dataclasses.dataclass(
+            frozen=True, slots=True, repr=False, kw_only=kw_only, config=CHECKED
+        )
+        return cast(type[T], make(cls))
+
+    return decorate
+
+
+def parameter(default: T, help: str, *, at_least: float | None = None, at_most: float | None = None) -> T:
     """Declare a parameter: a dataclass field with a default, a help text and, for numbers, a range.
 
     Args:
         help: The meaning of the parameter, as `askance methods` shows it.
     """
-    metadata = {"help": help, "at_least": at_least, "at_most": at_most}
+    if at_least is None and isinstance(default, float):
+        at_least = -math.inf  # excludes what is no number
+    bounds = {"ge": at_least, "le": at_most}
+    metadata = {"description": help, **{name: bound for name, bound in bounds.items() if bound is not None}}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -41,15 +71,12 @@ class SearchParameter:
     Attributes:
         rises: True if a greater value means more searches.
         belongs_to: The parameters that the right value depends on. A preset file sets them as well.
-        scale: The part of `belongs_to` that determines which quantity the value is compared with. A preset
-            that does not set these parameters assumes their defaults.
         in_force: The attribute that holds the effective value, if the parameter itself may be None.
     """
 
     name: str
     rises: bool = False
     belongs_to: tuple[str, ...] = ()
-    scale: tuple[str, ...] = ()
     in_force: str = ""
 
     def value_of(self, method: object) -> float | None:
@@ -58,60 +85,53 @@ class SearchParameter:
 
 
 @implements(Method)
+@checked_dataclass()
 class Parameters:
-    """The base class of methods, which checks the type and range of every parameter on construction.
+    """The base class of methods and other records whose fields are parameters.
 
     Attributes:
         calibrated: The parameter that controls how often the method searches, if there is one.
         owner: The name that messages use for a class that is not a method, such as "the budget".
-        known_as: The name of a method, set by a class that implements one of the method's profiles.
 
     Raises:
+        UnknownName: There is no such parameter.
         ParameterError: A parameter has the wrong type or is out of range.
     """
 
-    __slots__ = ()
-
     calibrated: ClassVar[SearchParameter | None] = None
     owner: ClassVar[str] = ""
-    known_as: ClassVar[str] = ""
 
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            with about(f"parameters.{field.name}"):
-                _check(_owner(type(self)), field, hints[field.name], getattr(self, field.name))
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, given: Any, validate: Any) -> Any:
+        try:
+            return validate(given)
+        except ValidationError as error:
+            raise parameter_error(cls, error) from None
+
+    def __repr__(self) -> str:
+        return str(method_spec(self))
 
 
-def short_repr(method: object) -> str:
-    """Return a method's name, profile and changed parameters: ``dragin (paper, threshold=1.3)``."""
-    changed = [
-        f"{parameter}={value}"
-        for parameter, value in changed_parameters(method).items()
-        if parameter != "profile"
-    ]
-    return titled(name_of(type(method)), getattr(method, "profile", ""), changed)
+def method_spec(method: object, *, is_whole: bool = False) -> Spec:
+    """Return the specification of a method: its name, with the parameters changed from their defaults.
+
+    Args:
+        is_whole: Include the parameters that have their defaults.
+    """
+    fields = dataclasses.fields(method) if is_whole and dataclasses.is_dataclass(method) else ()
+    whole = {field.name: getattr(method, field.name) for field in fields}
+    arguments = dict[str, Any]()
+    for name, value in (whole or changed_parameters(method)).items():
+        arguments |= value.arguments(name) if hasattr(value, "arguments") else {name: value}
+    return call_spec(name_of(type(method)), arguments)
 
 
 def changed_parameters(method: object) -> dict[str, Any]:
-    """Return the parameters whose values differ from their defaults.
-
-    A profile that is implemented by its own class is always included.
-    """
+    """Return the parameters whose values differ from their defaults."""
     parameters = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
-    always = {"profile"} if getattr(method, "known_as", "") else set[str]()
     values = {field.name: (getattr(method, field.name), field.default) for field in parameters}
-    return {
-        parameter: value
-        for parameter, (value, default) in values.items()
-        if value != default or parameter in always
-    }
-
-
-def titled(name: str, profile: str, settings: Sequence[str] = ()) -> str:
-    """Return a method's title for tables, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
-    details = [*filter(None, [profile]), *settings]
-    return f"{name} ({', '.join(details)})" if details else name
+    return {parameter: value for parameter, (value, default) in values.items() if value != default}
 
 
 def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,16 +152,18 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
     for name, value in settings.items():
         with about(f"parameters.{name}"):
             parameter_field(cls, name)
-            typed[name] = _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
+            typed[name] = _parse(cls, name, hints[name], value) if isinstance(value, str) else value
     return typed
 
 
 def name_of(cls: type[Any]) -> str:
-    """Return the name of a method, which is its class name in snake case: ``closed_book`` for ``ClosedBook``.
+    """Return the name of a method: its class name in snake case, such as ``closed_book``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
-    A class that implements a profile has the name of the method that the profile belongs to.
-    """
-    return getattr(cls, "known_as", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+def owner_of(cls: type[Any]) -> str:
+    """Return how messages refer to the owner of parameters, such as "method single"."""
+    return getattr(cls, "owner", "") or f"method {name_of(cls)}"
 
 
 def search_parameter(cls: type[Any]) -> SearchParameter | None:
@@ -158,79 +180,53 @@ def parameter_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     fields = {field.name: field for field in known}
     if name not in fields:
-        raise UnknownName("parameter", name, fields, place=f"of {_owner(cls)}")
+        raise UnknownName("parameter", name, fields, place=f"of {owner_of(cls)}")
     return fields[name]
 
 
 def parameter_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
     """Return the minimum and maximum value of a parameter."""
-    return field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
+    return field.metadata.get("ge", -math.inf), field.metadata.get("le", math.inf)
 
 
 def describe_type(hint: Any) -> str:
     """Return the description of a type for users: ``int``, ``one of a, b``, ``float or none``."""
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
-    if len(_choices(hint)) > 1:
-        return " or ".join(map(describe_type, _choices(hint)))
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(describe_type, get_args(hint)))
     if hint is type(None):
         return "none"
     return "true or false" if hint is bool else str(hint.__name__)
 
 
-def described(docstring: str | None, section: str) -> dict[str, str]:
-    """Return the entries of a docstring section, such as "Args", by name. Each entry is put on one line."""
-    body = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", body, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-def _owner(cls: type[Any]) -> str:
-    return getattr(cls, "owner", "") or f"method {name_of(cls)}"
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a union, or the type itself."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
-def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
-    for choice in _choices(hint):
-        with suppress(ValueError):
-            return _parse_one(choice, text)
-    raise ParameterError(f"parameter {name}={text!r} of {owner}: expected {describe_type(hint)}.")
-
-
-def _parse_one(hint: Any, text: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        raise ValueError("a record can't be written as one text")
-    if get_origin(hint) is Literal:
-        words = {str(value): value for value in get_args(hint)}
-    elif hint in _WORDS:
-        words, text = _WORDS[hint], text.lower()
+def parameter_error(cls: type[Any], error: ValidationError) -> InputError:
+    """Return the first problem of a validation as an error about a parameter of `cls`."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0])
+    if first["type"] == "unexpected_keyword_argument":
+        explained: InputError = UnknownName(
+            "parameter", name, [field.name for field in dataclasses.fields(cls)], place=f"of {owner_of(cls)}"
+        )
     else:
-        return hint(text)
-    if text not in words:
-        raise ValueError(text)
-    return words[text]
-
-
-def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> None:
-    place = f"parameter {field.name}={value!r} of {owner}"
-    if not _fits(hint, value):
-        raise ParameterError(f"{place}: expected {describe_type(hint)}.")
-    if isinstance(value, int | float) and not isinstance(value, bool):
+        field, value = parameter_field(cls, name), first["input"]
         low, high = parameter_range(field)
-        if not low <= value <= high:
+        expected = describe_type(get_type_hints(cls)[name])
+        if first["type"] in ("greater_than_equal", "less_than_equal") and value == value:
             expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
-            raise ParameterError(f"{place}: expected {expected}.")
+        explained = ParameterError(f"parameter {name}={value!r} of {owner_of(cls)}: expected {expected}.")
+    explained.setting = f"parameters.{name}"
+    return explained
 
 
-def _fits(hint: Any, value: Any) -> bool:
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if len(_choices(hint)) > 1:
-        return any(_fits(choice, value) for choice in _choices(hint))
-    if isinstance(value, bool) and hint in (int, float):
-        return False
-    return isinstance(value, int | float if hint is float else hint)
+def _parse(cls: type[Any], name: str, hint: Any, text: str) -> Any:
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if type(None) in choices and text.lower() == "none":
+        return None
+    for choice in choices:
+        if choice is not type(None) and not dataclasses.is_dataclass(choice):
+            try:
+                return TypeAdapter(choice).validate_python(text)
+            except ValidationError:
+                continue
+    raise ParameterError(f"parameter {name}={text!r} of {owner_of(cls)}: expected {describe_type(hint)}.")

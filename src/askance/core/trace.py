@@ -42,8 +42,8 @@ class Asked(Event):
     """The question, with the settings needed to reproduce the answer.
 
     Attributes:
-        method: The repr of the method, which shows all its parameters.
-        title: The method's name with its profile and the parameters that differ from their defaults.
+        method: The specification of the method with all its parameters.
+        title: The specification with the parameters that differ from their defaults.
         started_at: The start time in ISO 8601, in UTC.
         precisions: The floating-point format of each model by role, where it is known.
         history: The earlier questions of the conversation with their answers, oldest first.

@@ -26,7 +26,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from askance.ask import Engine, NoRetriever, Result
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError
-from askance.core.parameters import short_repr
+from askance.core.parameters import method_spec
 from askance.core.ports import filtered_retriever
 from askance.core.trace import Decided, Noted, Searched, Trace
 from askance.core.types import Demo, Passage, Question
@@ -136,7 +136,7 @@ class _Tools:
         self._traces[trace_id] = result.trace
         if len(self._traces) > NUM_KEPT:
             self._traces.popitem(last=False)
-        return _tool_answer(result, trace_id, short_repr(self._engine.method))
+        return _tool_answer(result, trace_id, str(method_spec(self._engine.method)))
 
     async def search(
         self, query: str, k: Annotated[int, Field(ge=1, le=100)] = 5, where: str | None = None

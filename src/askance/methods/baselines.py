@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from askance.core.answers import Answer
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import Hit, Prompt, Question
 from askance.methods.common.generation_state import WritesAnswer
@@ -22,14 +21,12 @@ from askance.methods.common.search import (
 from askance.text.answers import AnswerEnd, SentenceEnd
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class ClosedBook(WritesAnswer):
     """Generate once, without any passage: "wo-RAG" of the DRAGIN paper (Su et al. 2024).
 
     Stop strings end the answer before the model invents another question.
     """
-
-    profile: Literal["default"] = parameter("default", "variant of the method")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
     searches: ClassVar[str] = "never"
@@ -44,7 +41,7 @@ class ClosedBook(WritesAnswer):
         return await state.finish()
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Single(WritesAnswer):
     """Search once, with the question, and generate once: "SR-RAG" of the DRAGIN paper (Su et al. 2024).
 
@@ -52,7 +49,6 @@ class Single(WritesAnswer):
     many of the best passages as fit. `passages` also limits their number, unless it is 0.
     """
 
-    profile: Literal["default"] = parameter("default", "variant of the method")
     passages: int = parameter(
         3, "number of passages; 0: as many as fit into l_max and the window, up to most_passages", at_least=0
     )
@@ -86,16 +82,15 @@ class Single(WritesAnswer):
         return await state.finish()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class WritesInRounds(WritesAnswer):
     """The parameters of the two baselines that alternate between searching and writing."""
 
-    profile: Literal["default"] = parameter("default", "variant of the method")
     passages: int = parameter(3, "number of passages per search", at_least=1)
     max_rounds: int = parameter(100, "maximum number of searches of one answer", at_least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FixedLength(WritesInRounds):
     """Search every n tokens: FL-RAG of the DRAGIN paper (Su et al. 2024, Table 1).
 
@@ -123,7 +118,7 @@ class FixedLength(WritesInRounds):
         return await state.finish()
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FixedSentence(WritesInRounds):
     """Search before every sentence: FS-RAG of the DRAGIN paper (Su et al. 2024, Table 1).
 

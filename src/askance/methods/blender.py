@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
-from askance.core.parameters import Parameters, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
@@ -124,7 +124,7 @@ PAPER_MEMBERS = Members(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Blender(Parameters):
     """AirRAG-Blender (Feng et al. 2025, arXiv 2501.10053): merge the answers of several methods into one.
 

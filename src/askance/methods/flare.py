@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from askance.core.answers import Answer
-from askance.core.parameters import SearchParameter, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Generation, Question, Signal, Token, Want
@@ -15,7 +14,7 @@ from askance.text.answers import SentenceEnd
 from askance.text.linguistics import token_words
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Flare(WritesAnswer):
     """FLARE-direct with masked queries: Jiang et al. 2023, section 3.2.
 

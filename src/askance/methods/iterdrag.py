@@ -10,7 +10,7 @@ from functools import partial
 from typing import ClassVar
 
 from askance.core.answers import Answer
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom, has_room
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Span, untrusted
@@ -104,7 +104,7 @@ class IterdragState:
         return Answer(written.text, short, citations)
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Iterdrag(TokenLimited):
     """IterDRAG (Yue et al. 2024, arXiv 2410.04343), a baseline of AirRAG (Feng et al. 2025).
 

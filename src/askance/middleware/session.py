@@ -8,14 +8,14 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
 from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure, machine_failure
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
-from askance.core.parameters import Parameters, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.token_ledger import TokenLedger
 from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
@@ -36,7 +36,7 @@ from askance.core.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Budget(Parameters):
     """The limits on the cost of one question. None means no limit."""
 

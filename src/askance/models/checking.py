@@ -1,13 +1,12 @@
 """Check the abilities that a model declares, and find undeclared ones, with a few short calls for each."""
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from askance.configuration.catalogue import announce_loading, parse_options, parse_spec
 from askance.core.errors import ModelFailure, ModelUnavailable, ParameterError
 from askance.core.panics import panics_as
 from askance.core.ports import Model
@@ -23,7 +22,6 @@ from askance.core.types import (
     Turn,
     Want,
 )
-from askance.models.openai.options import options_for_check
 from askance.models.openai.streaming import entropy_bounds
 
 _NUM_KEPT_TOKENS = 3
@@ -75,26 +73,22 @@ Check = Callable[[Model], Awaitable[str]]
 """A check, which returns a description of the problem that it found, or an empty string."""
 
 
-async def check(spec: str) -> CheckReport:
-    """Check every ability of the model that `spec` names.
+async def check(load: Callable[[str], Model], enabling_options: Mapping[str, str] = {}) -> CheckReport:
+    """Check every ability of a model.
+
+    Args:
+        load: A function that loads the model with further options, such as "chat=1".
+        enabling_options: For each ability that the model may have, the options that declare it.
 
     Raises:
-        InputError: The specification is invalid.
         ModelUnavailable: The server is busy or can't be reached.
     """
-    kind, name, options = parse_spec(spec)
-
-    def load(extra: str = "") -> Model:
-        combined = {**options, **dict(parse_options(extra))}
-        return kind.load(name, options_for_check(combined) if kind.enabling_options else combined)
-
-    with announce_loading(kind, f"the model {spec}"):
-        model = load()
+    model = load("")
     declared = model.signals | model.capabilities
     findings = list[CheckFinding]()
     for ability, check_ability in ABILITY_CHECKS.items():
         is_declared = ability in declared
-        option = "" if is_declared else kind.enabling_options.get(ability, "")
+        option = "" if is_declared else enabling_options.get(ability, "")
         if not is_declared and not option:
             findings.append(CheckFinding(ability, False, None))
             continue

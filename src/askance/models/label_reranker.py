@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 
-from askance.configuration.catalogue import announce_loading, parse_spec
 from askance.core.errors import MissingAbility
 from askance.core.ports import Model
 from askance.core.token_ledger import most_that_fit
@@ -65,22 +64,3 @@ class LabelReranker:
         if "chat" in self._model.capabilities:
             return Chat((Turn("user", spans),))
         return Raw((*spans, Span("\nReply:")))
-
-
-def load_label_reranker(name: str, **options: str) -> LabelReranker:
-    """Load the model of a specification as a reranker.
-
-    Args:
-        name: The specification without its options, such as "bundled:base" or "openai:NAME@URL".
-
-    Raises:
-        UnknownName: The kind of model or an option is unknown.
-        ModelSpecError: The model can't be found or loaded.
-        MissingAbility: The model can't score options.
-        MissingExtra: A package is missing. The message names the pip command.
-    """
-    query = "&".join(f"{option}={value}" for option, value in options.items())
-    spec = f"{name}?{query}" if query else name
-    kind, model_name, known = parse_spec(spec)
-    with announce_loading(kind, f"the model {spec}"):
-        return LabelReranker(kind.load(model_name, known))

@@ -3,11 +3,10 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from askance.core.answers import Answer
-from askance.core.parameters import SearchParameter, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
 from askance.core.types import Generation, Question, Signal, Token, Want
@@ -23,11 +22,10 @@ from askance.reproductions.dragin_base import (
 from askance.text.linguistics import OWN, Linguistics
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class ClosedBookAuthors(AuthorsMethod):
     """wo-RAG: generate `max_tokens` tokens once, without passages, and keep end tokens in the text."""
 
-    known_as: ClassVar[str] = "closed_book"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
     searches: ClassVar[str] = "never"
 
@@ -37,14 +35,13 @@ class ClosedBookAuthors(AuthorsMethod):
         return await state.finish()
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class SingleAuthors(AuthorsSearch):
     """SR-RAG: search once with the question, and generate `max_tokens` tokens with the passages found.
 
     The prompt shows passages without their titles, followed by an instruction. End tokens stay in the text.
     """
 
-    known_as: ClassVar[str] = "single"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
     searches: ClassVar[str] = "once, with the question"
 
@@ -55,7 +52,7 @@ class SingleAuthors(AuthorsSearch):
         return await state.finish()
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FixedLengthAuthors(AuthorsRounds):
     """FL-RAG: search every `every_tokens` tokens, with the last chunk of that length as the query.
 
@@ -72,7 +69,6 @@ class FixedLengthAuthors(AuthorsRounds):
 
     every_tokens: int = parameter(25, "number of tokens between searches", at_least=1)
 
-    known_as: ClassVar[str] = "fixed_length"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FL-RAG"
     searches: ClassVar[str] = "every n tokens"
 
@@ -87,7 +83,7 @@ class FixedLengthAuthors(AuthorsRounds):
         return await state.finish()
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FixedSentenceAuthors(AuthorsRounds):
     """FS-RAG: search before every sentence, with the previous sentence as the query.
 
@@ -100,7 +96,6 @@ class FixedSentenceAuthors(AuthorsRounds):
 
     linguistics: Linguistics = parameter(OWN, "sentence splitter: own, or spacy:PIPELINE")
 
-    known_as: ClassVar[str] = "fixed_sentence"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"
     searches: ClassVar[str] = "before every sentence"
 
@@ -121,7 +116,7 @@ class FixedSentenceAuthors(AuthorsRounds):
 MASK = "[xxx]"
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class AuthorsFlare(AuthorsDrafts):
     """A variant of FLARE that rewrites a draft from the first sentence that triggers a search.
 
@@ -161,7 +156,7 @@ class AuthorsFlare(AuthorsDrafts):
         """Yield each sentence with its tokens or entities, and their scores 1 − p."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FlareToken(AuthorsFlare):
     """The token variant of FLARE in the DRAGIN authors' code (Su et al. 2024), a baseline of their tables.
 
@@ -186,7 +181,7 @@ class FlareToken(AuthorsFlare):
             first = last
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FlareEntity(AuthorsFlare):
     """The entity variant of FLARE in the DRAGIN authors' code (Su et al. 2024).
 

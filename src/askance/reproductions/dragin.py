@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import MissingAbility
-from askance.core.parameters import SearchParameter, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
@@ -25,7 +25,7 @@ UncertaintyMeasure = Literal["entropy", "surprise"]
 """The measure of uncertainty about a token: the entropy of its distribution, or its −log p, both in nats."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class DraginAuthors(AuthorsDrafts):
     """DRAGIN (Su et al. 2024) as its authors' code runs it, deviations from the paper (D1 to D25) included.
 
@@ -66,11 +66,10 @@ class DraginAuthors(AuthorsDrafts):
         "auto", "first character of a piece that starts a word; auto is that of a space"
     )
 
-    known_as: ClassVar[str] = "dragin"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     searches: ClassVar[str] = "when the model doubts a word"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
-        "threshold", belongs_to=("trigger", "doubt"), scale=("trigger", "doubt"), in_force="theta"
+        "threshold", belongs_to=("trigger", "doubt"), in_force="theta"
     )
 
     @property
@@ -103,7 +102,7 @@ class DraginAuthors(AuthorsDrafts):
         if not isinstance(models["answer"], ShowsPieces):
             raise MissingAbility(
                 f"model {models['answer'].name!r} does not show the strings of its vocabulary (a function "
-                "pieces), which the authors' code of DRAGIN compares: use another model or another profile."
+                "pieces), which the authors' code of DRAGIN compares: use another model or method."
             )
 
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:

@@ -4,10 +4,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from askance.core.answers import Answer
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import (
@@ -33,14 +33,13 @@ from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class AuthorsMethod(TokenLimited):
     """The parameters of every method in the authors' code.
 
     Prompts are raw text. Generated text stays unchanged, including citation markers and end tokens.
     """
 
-    profile: Literal["code"] = parameter("code", "variant of the method")
     max_tokens: int = parameter(
         128, "maximum number of new tokens of one generation; a longer text ends the answer", at_least=1
     )
@@ -64,7 +63,7 @@ class AuthorsMethod(TokenLimited):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class AuthorsSearch(AuthorsMethod):
     """The parameters of the methods that search."""
 
@@ -74,7 +73,7 @@ class AuthorsSearch(AuthorsMethod):
     retrieves: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class AuthorsRounds(AuthorsSearch):
     """The parameters of the methods that alternate between searching and writing."""
 
@@ -255,7 +254,7 @@ class Trigger:
         return trace.decide("retrieve", "search", why, query=self.query, numbers=numbers, **evidence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class AuthorsDrafts(AuthorsRounds, ABC):
     """A method that drafts without passages, and rewrites the part of a draft that triggers a search."""
 

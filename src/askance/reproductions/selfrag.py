@@ -6,12 +6,12 @@ returned. In the long form, segments form a tree, and the scores along a path ar
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from askance.core.answers import Answer, Citation
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import MissingAbility
-from askance.core.parameters import SearchParameter, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
@@ -31,7 +31,7 @@ _Candidate = tuple[float, str, Hit]
 _PROBE_TOKENS = 25
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class SelfragAuthors(SelfragParameters):
     """Self-RAG as its authors' code runs it (Asai et al. 2024), errors included.
 
@@ -41,10 +41,8 @@ class SelfragAuthors(SelfragParameters):
     docs/methods/selfrag.md lists the differences.
     """
 
-    profile: Literal["code"] = parameter("code", "variant of the method")
     fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term in the long form")
 
-    known_as: ClassVar[str] = "selfrag"
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
     searches: ClassVar[str] = "when the model asks for it"
     calibrated: ClassVar[SearchParameter] = SearchParameter("threshold", belongs_to=("form",))
@@ -61,10 +59,9 @@ class SelfragAuthors(SelfragParameters):
         model = models["answer"]
         if not has_reflection_tokens(model):
             raise MissingAbility(
-                "method selfrag, set to profile=code, reads reflection tokens, each one token of the "
-                f"vocabulary, and their probabilities; {model.name} does not have them: use a Self-RAG "
-                "model (bundled:selfrag, hf:selfrag/selfrag_llama2_7b), or profile=default, which asks any "
-                "model in words."
+                "method selfrag_authors reads reflection tokens, each one token of the vocabulary, and their "
+                f"probabilities; {model.name} does not have them: use a Self-RAG model (bundled:selfrag, "
+                "hf:selfrag/selfrag_llama2_7b), or the method selfrag, which asks any model in words."
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:

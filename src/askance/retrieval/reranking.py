@@ -11,27 +11,18 @@ The setting `rerank` names a reranker with its options, and so may the specifica
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pkgutil import resolve_name
 from typing import cast
 
-from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName
-from askance.core.extensions import Extension, find_with_place, known_names
+from askance.core.errors import InputError, ModelFailure, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import FilteringRetriever, Reranker, Retriever
 from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
-RERANKERS = {
-    "bundled": "askance.models.cross_encoders:load_bundled_cross_encoder",
-    "cross-encoder": "askance.models.cross_encoders:load_cross_encoder",
-    "model": "askance.models.label_reranker:load_label_reranker",
-}
-"""The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
 BUNDLED_OPTIONS = {"candidates": "10", "retriever_weight": "1"}
 """The default options of the reranker ``bundled``, as measured with BM25 (see docs/retrieval.md)."""
-_OPTIONS = ("candidates", "retriever_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,46 +87,15 @@ class RerankedRetriever:
         return rank_hits(zip(totals, passages, strict=True), k)
 
 
-def split_reranker(spec: str) -> tuple[str, str]:
-    """Split the specification of a retriever into its own part and the specification of its reranker.
-
-    The latter is an empty string if no reranker is named. All options that are not those of the reranker
-    stay with the retriever.
-    """
-    named, _, query = spec.partition("?")
-    options = _options_in(query)
-    reranker = options.pop("rerank", "")
-    if not reranker:
-        return spec, ""
-    own = {name: options.pop(name) for name in [*options] if name in _OPTIONS}
-    return _with_options(named, options), _with_options(reranker, own)
-
-
-def join_reranker(spec: str, reranker: str) -> str:
-    """Return the specification of a retriever with a reranker, the inverse of `split_reranker`."""
-    named, own = _split_own_options(reranker)
-    return _with_options(spec, {"rerank": named, **own})
-
-
-def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRetriever:
-    """Return a retriever whose hits are reranked.
-
-    Args:
-        reranker: A reranker, or the specification of one (see `load_reranker`), which may end with the
-            options `candidates` and `retriever_weight` of `RerankedRetriever`. The defaults of ``bundled``
-            are `BUNDLED_OPTIONS`.
+def read_options(options: Mapping[str, object]) -> tuple[int, float]:
+    """Return `candidates` and `retriever_weight` of `RerankedRetriever` from the options of a reranker.
 
     Raises:
-        UnknownName: There is no such reranker.
-        InputError: The reranker can't be loaded, `candidates` is not a whole number of at least 1, or
-            `retriever_weight` is not a number of at least 0.
+        InputError: `candidates` is not a whole number of at least 1, or `retriever_weight` is not a number of
+            at least 0.
     """
-    if not isinstance(reranker, str):
-        return RerankedRetriever(retriever, reranker)
-    spec, own = _split_own_options(reranker)
-    defaults = {"candidates": str(CANDIDATES), "retriever_weight": "0"}
-    options = {**defaults, **(BUNDLED_OPTIONS if spec == "bundled" else {}), **own}
-    candidates, weight = options["candidates"], options["retriever_weight"]
+    candidates = str(options.get("candidates", CANDIDATES))
+    weight = str(options.get("retriever_weight", 0))
     if not candidates.isdecimal() or int(candidates) < 1:
         raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
     try:
@@ -144,51 +104,4 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRet
         retriever_weight = -1
     if not 0 <= retriever_weight < math.inf:
         raise InputError(f"retriever_weight={weight!r} of a reranker: give a number from 0.")
-    return RerankedRetriever(retriever, load_reranker(spec), int(candidates), retriever_weight)
-
-
-def load_reranker(spec: str) -> Reranker:
-    """Load a reranker.
-
-    Args:
-        spec: ``bundled``, ``cross-encoder:NAME?device=cuda``, a plug-in, ``module:Class``, or ``model:SPEC``
-            for the probability that the model SPEC answers Yes (see `models.label_reranker`).
-
-    Raises:
-        UnknownName: There is no such reranker.
-        InputError: The reranker can't be found, imported or made, or is not a reranker.
-        MissingExtra: A package is missing. The message names the pip line.
-    """
-    named, _, query = spec.partition("?")
-    kind, _, place = named.partition(":")
-    if kind in RERANKERS:
-        if not place and kind != "bundled":
-            forms = "model:SPEC" if kind == "model" else f"{kind}:NAME or {kind}:DIR"
-            raise InputError(f"the reranker {spec!r} names no model: write {forms}.")
-        extension = Extension(resolve_name(RERANKERS[kind]), is_declared=True, place=place)
-    else:
-        found = find_with_place("rerankers", named)
-        if found is None:
-            raise UnknownName("reranker", spec, known_names("rerankers", RERANKERS))
-        extension = found
-    places = filter(None, [extension.place])
-    reranker: Reranker = extension.make(Reranker, f"the reranker {spec}", *places, **_options_in(query))
-    return reranker
-
-
-def _options_in(query: str) -> dict[str, str]:
-    return dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-
-
-def _split_own_options(spec: str) -> tuple[str, dict[str, str]]:
-    """Split the specification of a reranker into what names it and the options of reranking."""
-    named, _, query = spec.partition("?")
-    options = _options_in(query)
-    own = {name: options.pop(name) for name in _OPTIONS if name in options}
-    return _with_options(named, options), own
-
-
-def _with_options(spec: str, options: Mapping[str, str]) -> str:
-    """Return a specification with further options."""
-    query = "&".join(f"{name}={value}" for name, value in options.items())
-    return f"{spec}{'&' if '?' in spec else '?'}{query}" if query else spec
+    return int(candidates), retriever_weight

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from askance.ask import Engine
-from askance.configuration.build import METHODS, ready_method
-from askance.configuration.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, PROMPT_SETS
+from askance.configuration.methods import make_method
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import known_names
@@ -98,15 +98,15 @@ class Engines:
             if not parameters:
                 return engine
             prompts = None if "prompts" in parameters else config.prompts
-            method = ready_method(
+            method = make_method(
                 config.method or name,
                 {**config.parameters, **parameters},
-                config.answer_spec,
+                model=config.answer_spec,
                 prompts=prompts,
                 preset=config.preset,
             )
         else:
-            method = ready_method(name, parameters, config.answer_spec)
+            method = make_method(name, parameters, model=config.answer_spec)
         roles = method.needs.asked_roles
         models = {role: model for role, model in engine.models.items() if role in roles}
         stored = {**engine.config, "method": name, "parameters": dict(parameters)}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from askance.configuration import loaders
+from askance.configuration import build
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import AskanceError, about
 from askance.core.filters import And, Filter, all_of, check_filter, parse_filter
@@ -32,7 +32,7 @@ from askance.retrieval.index.index_folder import (
     open_index_reader,
 )
 from askance.retrieval.index.passages import passage_id
-from askance.retrieval.reranking import RerankedRetriever, with_reranker
+from askance.retrieval.reranking import RerankedRetriever
 
 _PATH = "http:"
 """What the path of a document in the table begins with if the document came over HTTP; its owner follows."""
@@ -78,9 +78,9 @@ class ServedIndex:
         self._filters = filters
         self._where = None if config.where is None else parse_filter(config.where)
         self.encoder = config.open_encoder()
-        if self.encoder is None and loaders.encodes(config.retriever):
-            self.encoder = loaders.encoder_to_build_with(folder, None)
-        self._builder = self.encoder if loaders.encodes(config.retriever) else None
+        if self.encoder is None and build.encodes(config.retriever):
+            self.encoder = build.encoder_to_build_with(folder, None)
+        self._builder = self.encoder if build.encodes(config.retriever) else None
         self._config = config
         self._reranked: RerankedRetriever | None = None
         self._lock = asyncio.Lock()
@@ -195,7 +195,7 @@ class ServedIndex:
     def _write(self, changes: Sequence[Change]) -> list[tuple[str, str]]:
         if self._now.reader.manifest.encoder is None:
             return change_documents(self.folder, changes)
-        self._builder = self._builder or loaders.encoder_to_build_with(self.folder, None)
+        self._builder = self._builder or build.encoder_to_build_with(self.folder, None)
         return change_documents(self.folder, changes, encoder=self._builder)
 
     async def _reopen(self) -> None:
@@ -208,13 +208,13 @@ class ServedIndex:
 
     def _open(self) -> _Generation:
         with about("index"):
-            retriever = loaders.open_retriever(self.folder, self._config.retriever, self.encoder)
+            retriever = build.open_retriever(self.folder, self._config.retriever, self.encoder)
             reader = open_index_reader(self.folder)
             path = generation_folder(self.folder, reader.manifest.generation) / DOCUMENTS
             documents = DocumentTable(path, is_finished=True)
         if self._config.rerank is not None:
             with about("rerank"):
-                self._reranked = self._reranked or with_reranker(retriever, self._config.rerank)
+                self._reranked = self._reranked or build.with_reranker(retriever, self._config.rerank)
             retriever = replace(self._reranked, retriever=retriever)
         private: dict[str, set[str]] = {}
         for entry in documents.placed_in(_PATH):

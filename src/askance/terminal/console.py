@@ -1,5 +1,6 @@
 """The consoles that commands print to, and plain tables."""
 
+import inspect
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -82,3 +83,10 @@ def _cell(value: str | int | Text) -> Text:
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)
+
+
+def described(docstring: str | None, section: str) -> dict[str, str]:
+    """Return the entries of a docstring section, such as "Args", by name. Each entry is put on one line."""
+    body = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", body, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

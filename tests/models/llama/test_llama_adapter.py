@@ -10,7 +10,8 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import save_gguf, save_lora
 from tests.tolerances import near
 
-from askance.configuration.build import load_model, make_method, with_preset
+from askance.configuration.build import load_model, with_preset
+from askance.configuration.methods import make_method
 from askance.core.errors import ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import load_gguf

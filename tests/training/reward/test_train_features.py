@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.errors import InputError, ModelFailure
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage

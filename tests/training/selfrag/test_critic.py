@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.errors import InputError
 from askance.core.types import Passage
 from askance.methods.selfrag.scoring import prompted_scorer

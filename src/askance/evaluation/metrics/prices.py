@@ -1,19 +1,19 @@
 """The cost of answers in money, at prices that the user gives."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from askance.core.answers import Usage
 from askance.core.errors import InputError
-from askance.core.parameters import Parameters, parameter, parse_parameters
+from askance.core.parameters import Parameters, checked_dataclass, parse_parameters
 
 DEFAULT_CURRENCY = "USD"
-_RANGE = {"at_least": 0.0, "at_most": 1e12}
+_RANGE = {"ge": 0.0, "le": 1e12}
 _TOKENS_PRICED = 1_000_000
 
 
-@dataclass(frozen=True)
+@checked_dataclass()
 class Prices(Parameters):
     """The prices of tokens and searches in one currency, the same for every model that a method calls.
 
@@ -32,12 +32,11 @@ class Prices(Parameters):
 
     prompt: float = field(metadata=_RANGE)
     generated: float = field(metadata=_RANGE)
-    reused: float | None = parameter(None, "", **_RANGE)
-    search: float = parameter(0.0, "", **_RANGE)
+    reused: float | None = field(default=None, metadata=_RANGE)
+    search: float = field(default=0.0, metadata=_RANGE)
     currency: str = DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.currency:
             raise InputError("the currency of the prices is empty: name it, as in currency=EUR.")
 

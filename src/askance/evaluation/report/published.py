@@ -21,9 +21,8 @@ class Published:
 
     Attributes:
         method: The method's name in the paper.
-        counterpart: The name of the same method in askance's tables; empty if there is none. If the method
-            has several profiles, the name includes that of the paper or of the authors' code, never askance's
-            own.
+        counterpart: The name of the same method in askance, as the paper or the authors' code has it; empty
+            if there is none.
         scores: The scores by metric, from 0 to 1; `searches` is the mean number of searches.
     """
 

@@ -14,12 +14,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from askance.ask import check_can_search
-from askance.configuration.build import DEFAULT_METHOD, plain_method, prompts_class
-from askance.configuration.loaders import DEFAULT_RETRIEVER, load_encoder, open_retriever
-from askance.configuration.prompts import PROMPT_SETS
+from askance.configuration.build import load_encoder, open_retriever
+from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_RETRIEVER, PROMPT_SETS
+from askance.configuration.methods import make_method, prompts_class
 from askance.configuration.settings import STRICT, EngineConfig, PathOrNone
 from askance.core.errors import DatasetError, InputError, about
-from askance.core.parameters import name_of, short_repr
+from askance.core.parameters import method_spec, name_of
 from askance.core.ports import Encoder, Method, Retriever, filtered_retriever
 from askance.core.records import opened
 from askance.core.version import VERSION
@@ -74,7 +74,7 @@ class Experiment(EngineConfig):
         if self.prompts == PROMPTS_OF_DATASET:
             name = self.dataset.partition(":")[0]
             prompts = name if name in PROMPT_SETS else "own"
-            object.__setattr__(self, "prompts", prompts if takes_prompts(plain_method(self.method)) else None)
+            object.__setattr__(self, "prompts", prompts if takes_prompts(make_method(self.method)) else None)
 
     @property
     def is_gold(self) -> bool:
@@ -121,7 +121,7 @@ class ReadyExperiment:
             num_questions=len(examples),
             questions_sha256=sha256(repr(examples).encode()).hexdigest(),
             method=name_of(type(self.method)),
-            title=short_repr(self.method),
+            title=str(method_spec(self.method)),
             parameters=_parameters(self.method),
             models=models,
             model_specs=experiment.model_specs,

@@ -36,7 +36,8 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, cast
 
-from askance.configuration.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
+from askance.configuration.build import ROLES, is_kind
+from askance.configuration.catalogue import DEFAULT_RETRIEVER
 from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import (

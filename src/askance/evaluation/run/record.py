@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from askance.configuration.loaders import DEFAULT_RETRIEVER
+from askance.configuration.catalogue import DEFAULT_RETRIEVER
 from askance.core.answers import Answer, Usage
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
@@ -136,7 +136,7 @@ class Settings:
         dataset: The dataset as the user named it, such as "hotpotqa:FILE".
         num_questions: The number of questions of the run.
         questions_sha256: The hash of the questions of the run, in order.
-        title: The method with its profile and the parameters that differ from their defaults.
+        title: The specification of the method with the parameters that differ from their defaults.
         parameters: All parameters of the method, as text.
         models: The names of the loaded models, by role.
         model_specs: The models as the user named them, by role.
@@ -180,11 +180,6 @@ class Settings:
     def dataset_name(self) -> str:
         """The name of the dataset without its file, such as "hotpotqa"."""
         return self.dataset.partition(":")[0]
-
-    @property
-    def profile(self) -> str:
-        """The profile of the method; empty if the method has none."""
-        return self.parameters.get("profile", "")
 
     @property
     def identity(self) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Engine, Result, precisions_of
-from askance.configuration.build import choose_method
+from askance.configuration.methods import choose_method
 from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
 from askance.core.ports import Model

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
-from askance.core.parameters import titled
 from askance.evaluation.run.record import Settings
 from askance.evaluation.run.recorded_run import RecordedRun
 
@@ -32,11 +31,9 @@ class DifferingSetting:
     def is_in_names(self) -> bool:
         """Return whether the names of the runs already show the setting.
 
-        Names always show the profile. They show a parameter if at most one of its values appears in no name.
+        They show a parameter if at most one of its values appears in no name.
         """
         parameter = self.setting.removeprefix("parameter ")
-        if parameter == "profile":
-            return True
         hidden = [names for _, names in self.values if not all(f"{parameter}=" in name for name in names)]
         return parameter != self.setting and len(hidden) < 2
 
@@ -233,7 +230,7 @@ def _shortened(value: str) -> str:
 def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """Return a unique name for each run.
 
-    A name consists of the method, its profile, and the parameters that differ between the runs of this
+    A name consists of the method and the parameters that differ between the runs of this
     method. If these names are not unique, other settings that differ are added. As a last resort, the names
     are the folders.
     """
@@ -256,7 +253,7 @@ def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
 
 
 def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
-    """Return a brief name, such as ``dragin (paper, threshold=1.3)``.
+    """Return a brief name, such as ``dragin_paper(threshold=1.3)``.
 
     It shows only those parameters whose values differ between the runs of the method.
     """
@@ -266,16 +263,15 @@ def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
         for parameter, value in non_default_parameters(settings).items()
         if any(other.parameters.get(parameter) != value for other in others)
     ]
-    return titled(settings.method, settings.profile, changed)
+    return f"{settings.method}({', '.join(changed)})" if changed else settings.method
 
 
 def non_default_parameters(settings: Settings) -> dict[str, str]:
-    """Return the non-default parameters except for the profile. These are the ones that the title shows."""
+    """Return the non-default parameters, which are the ones that the title shows."""
     return {
         parameter: value
         for parameter, value in settings.parameters.items()
-        if parameter != "profile"
-        and (f"({parameter}=" in settings.title or f", {parameter}=" in settings.title)
+        if f"({parameter}=" in settings.title or f", {parameter}=" in settings.title
     }
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from askance.core.errors import RunFolderError
-from askance.core.parameters import titled
 from askance.core.types import Task
 from askance.evaluation.metrics.prices import Prices, cost
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
@@ -79,8 +78,8 @@ class RunSummary:
     """The summary of a run.
 
     Attributes:
-        title: The method with its profile and the parameters that differ from their defaults.
-        method: The method with its profile only.
+        title: The method with the parameters that differ from their defaults.
+        method: The name of the method.
         num_finished: The number of finished questions; only these count in the other attributes.
         failures: The number of questions that failed; they are among the finished ones.
         main_metric: The metric to judge the run by (see `main_metrics`); empty if no metric has a score.
@@ -129,7 +128,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         folder=str(run.folder),
         dataset=run.settings.dataset,
         title=run.settings.title,
-        method=titled(run.settings.method, run.settings.profile),
+        method=run.settings.method,
         models=dict(run.settings.models),
         num_questions=run.settings.num_questions,
         num_finished=len(records),

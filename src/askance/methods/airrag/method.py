@@ -1,12 +1,12 @@
 """AirRAG: a tree search over reasoning actions, and a verifier that chooses among the answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Hit, Question, Role
 from askance.methods.airrag.mcts import MctsTree, Node
@@ -27,7 +27,7 @@ from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Airrag(AirragParameters):
     """AirRAG (Feng et al. 2025, arXiv 2501.10053): Monte Carlo tree search over five actions.
 
@@ -80,7 +80,7 @@ class Airrag(AirragParameters):
         return replace(answer, agreement=agreement_with(answer.text, paths))
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class AirragLite(Airrag):
     """AirRAG-Lite: AirRAG with only retrieval-answer, query transformation and summary-answer."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from askance.core.errors import ParameterError, UnknownName
-from askance.core.parameters import Parameters, name_of, parameter
+from askance.core.parameters import checked_dataclass, name_of, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
 from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragPromptTemplate
@@ -80,7 +80,7 @@ def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method
 ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class AirragParameters(HasTokenLimit):
     """The parameters of AirRAG."""
 
@@ -153,7 +153,6 @@ class AirragParameters(HasTokenLimit):
     summary_tokens: int = parameter(128, "maximum number of new tokens of SA and DA", at_least=1)
 
     def __post_init__(self) -> None:
-        Parameters.__post_init__(self)
         most = max(len(getattr(self.prompts, key)) for key in DEMO_KEYS)
         if self.num_examples > most:
             name, number = name_of(type(self)), self.num_examples

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from askance.core.answers import Answer
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
 from askance.core.types import (
@@ -29,7 +29,7 @@ _SHORTEST_ANSWER = 3
 """The minimum length of a sentence in characters, chosen to admit " no." but not a lone full stop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class WritesAnswer(TokenLimited):
     """The common parameters of the methods that take their prompt from `answer_prompt`."""
 

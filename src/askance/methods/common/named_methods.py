@@ -1,14 +1,15 @@
 """Named methods that another method calls: their settings, their needs, and their answers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 from askance.core.answers import Answer
 from askance.core.errors import ParameterError, UnknownName
-from askance.core.parameters import changed_parameters, name_of
+from askance.core.parameters import method_spec
 from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.spec import Spec
 from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.types import Question, Role
 from askance.methods.common.token_limit import answer_within_limit
@@ -39,11 +40,16 @@ class MethodCollection:
         if twice is not None:
             raise ParameterError(f"parameter {parameter}: {twice} occurs twice.")
 
+    def arguments(self, parameter: str) -> dict[str, Any]:
+        """Return the arguments of a specification that make this collection (see `core.spec`)."""
+        members = {name: method_spec(method) for name, method in self.named}
+        return ({parameter: ",".join(self.own)} if self.own else {}) | members
+
     def __repr__(self) -> str:
-        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])
+        return str(self)
 
     def __str__(self) -> str:
-        return ",".join([*self.own, *(member_text(*each) for each in self.named)])
+        return ",".join([*self.own, *(f"{name}={method_spec(method)}" for name, method in self.named)])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,78 +68,26 @@ class Members(MethodCollection):
         self.check_names_are_unique(f"methods={str(self)!r} of method blender")
 
 
-def member_text(name: str, method: Method) -> str:
-    """Return a member as a string, with the parameters changed from their defaults: ``single[passages=5]``.
-
-    If the name of the member differs from the name of its method, the string has both: ``more=single``. In
-    the title of a run, the square brackets separate the member's parameters from those of the calling method.
-    """
-    spec_name = name if name == name_of(type(method)) else f"{name}={name_of(type(method))}"
-    changed = " ".join(f"{parameter}={value}" for parameter, value in changed_parameters(method).items())
-    return f"{spec_name}[{changed}]" if changed else spec_name
-
-
-def split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split settings into the method's own settings and the settings of each member, by name.
 
     ``{"single.passages": 5}`` and ``{"single": {"passages": 5}}`` both set `passages` of the member `single`.
+    A specification makes a new member.
     """
     own: dict[str, Any] = {}
-    of_members: dict[str, dict[str, Any]] = {}
+    of_members: dict[str, Any] = {}
     for key, value in settings.items():
         member, dot, parameter = key.partition(".")
-        if dot or isinstance(value, Mapping):
-            of_members.setdefault(member, {}).update({parameter: value} if dot else value)
+        if isinstance(value, Spec):
+            of_members[member] = value
+        elif dot or isinstance(value, Mapping):
+            before, given = of_members.get(member, {}), {parameter: value} if dot else value
+            is_new = isinstance(before, Spec)
+            merged = {**(before.options if is_new else before), **given}
+            of_members[member] = replace(before, options=merged) if is_new else merged
         else:
             own[key] = value
     return own, of_members
-
-
-def member_settings(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a member's settings with dotted names, a form that `split_by_member` accepts."""
-    return {f"{member}.{parameter}": value for parameter, value in settings.items()}
-
-
-def method_with_settings(
-    method: Any, settings: Mapping[str, Any], in_profile: Callable[[Any, Mapping[str, Any]], Any]
-) -> Method:
-    """Return a copy of a method in which `settings` are applied to the method and its members.
-
-    Args:
-        settings: The settings, whose values already have the types of the parameters.
-        in_profile: A function that returns the variant of a method for the profile named in given settings.
-    """
-    own, of_members = split_by_member(settings)
-    method = in_profile(method, own)
-    holder = _held_methods(method, own)
-    if of_members and holder is not None:
-        parameter, held = holder
-        members = (
-            (name, method_with_settings(member, of_members.get(name, {}), in_profile))
-            for name, member in held.named
-        )
-        own[parameter] = replace(cast(Any, held), named=tuple(members))
-    return cast(Method, replace(method, **own) if own else method)
-
-
-def members_by_name(method: Any, settings: Mapping[str, Any]) -> dict[str, Method] | None:
-    """Return the members that `method` has with `settings` applied, by name.
-
-    Return None if `method` calls no other methods.
-    """
-    holder = _held_methods(method, settings)
-    return None if holder is None else dict(holder[1].named)
-
-
-def _held_methods(method: Any, settings: Mapping[str, Any]) -> tuple[str, MethodCollection] | None:
-    """Return the name and value of the parameter that contains other methods.
-
-    Return None if there is no such parameter.
-    """
-    parameters = fields(method) if is_dataclass(method) else ()
-    values = {field.name: settings.get(field.name, getattr(method, field.name)) for field in parameters}
-    held = ((parameter, value) for parameter, value in values.items() if isinstance(value, MethodCollection))
-    return next(held, None)
 
 
 async def member_answer(

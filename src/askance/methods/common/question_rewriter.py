@@ -6,10 +6,10 @@ rewriting (Elgohary et al. 2019, CANARD, "Can You Unpack That? Learning to Rewri
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
-from askance.core.parameters import Parameters, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Model, Run
 from askance.core.trace import Noted
 from askance.core.types import (
@@ -50,7 +50,7 @@ _LABEL_TOKENS = 12
 """The number of tokens to reserve for the names of the two speakers of a turn and its line breaks."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class QuestionRewriter(Parameters):
     """A rewriter of follow-up questions.
 

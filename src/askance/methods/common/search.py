@@ -21,7 +21,7 @@ QueryMode = Literal[
     "current_wo_wrong",
     "forward_all",
 ]
-"""The source of the query. ``real_words`` is QFS, and each profile of DRAGIN computes it differently."""
+"""The source of the query. ``real_words`` is QFS, and each variant of DRAGIN computes it differently."""
 
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:

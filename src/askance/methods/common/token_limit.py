@@ -1,11 +1,11 @@
 """Enforce L_max, the limit of a question's input tokens: a method ends when its next call does not fit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from askance.core.answers import Answer
 from askance.core.concurrency import Together, gather_or_cancel, in_turn
 from askance.core.errors import BudgetTooSmall
-from askance.core.parameters import Parameters, name_of, parameter
+from askance.core.parameters import Parameters, checked_dataclass, name_of, parameter
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
@@ -30,7 +30,7 @@ class HasTokenLimit(Parameters):
         return gather_or_cancel if self.l_max is None else in_turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class TokenLimited(HasTokenLimit):
     """The base class of methods whose L_max `answer_within_limit` enforces.
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from askance.core.answers import Answer
-from askance.core.parameters import SearchParameter, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, QueryWord, WordSignal
 from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
@@ -51,9 +51,9 @@ class ScoredSentence:
     num_kept_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class DraginParameters(WritesAnswer):
-    """The parameters and steps that the profiles `default` and `paper` have in common."""
+    """The parameters and steps that `dragin` and `dragin_paper` have in common."""
 
     trigger: TriggerMode = parameter("rind", "when to search")
     query: QueryMode = parameter("real_words", "what to search for; real_words is QFS")
@@ -197,7 +197,7 @@ class DraginParameters(WritesAnswer):
         return ScoredSentence(signals, search_at, written.text, len(written.tokens))
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Dragin(DraginParameters):
     """Our variant of DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for.
 
@@ -214,7 +214,6 @@ class Dragin(DraginParameters):
     takes its place.
     """
 
-    profile: Literal["default"] = parameter("default", "variant of the method")
     search_first: bool = parameter(True, "search for the question before the first sentence")
     kept_passages: int = parameter(1, "number of earlier passages kept after a new search", at_least=0)
     passages_for: Literal["auto", "sentence", "answer"] = parameter(
@@ -230,7 +229,6 @@ class Dragin(DraginParameters):
     calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold",
         belongs_to=("trigger", "heads", "search_first", "self_attention"),
-        scale=("trigger",),
         in_force="theta",
     )
 

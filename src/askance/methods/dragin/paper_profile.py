@@ -1,11 +1,10 @@
 """DRAGIN exactly as its paper describes it."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
 from askance.core.answers import Answer
-from askance.core.parameters import SearchParameter, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import QueryWord
 from askance.core.types import Generation, Question, Signal
@@ -15,7 +14,7 @@ from askance.methods.dragin.method import DraginParameters, ScoredSentence, impr
 from askance.text.linguistics import FUNCTION_WORDS, token_words
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class DraginPaper(DraginParameters):
     """DRAGIN (Su et al. 2024) exactly as its paper describes it.
 
@@ -27,16 +26,14 @@ class DraginPaper(DraginParameters):
     search can't trigger another search.
     """
 
-    profile: Literal["paper"] = parameter("paper", "variant of the method")
     query_context: Literal["question_and_answer", "whole_prompt"] = parameter(
         "question_and_answer", "source of the words of the query real_words"
     )
 
-    known_as: ClassVar[str] = "dragin"
     rind_signal: ClassVar[str] = "entropy (nats) × attention"
     default_qfs_heads: ClassVar[Heads | None] = "mean"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
-        "threshold", belongs_to=("trigger", "heads"), scale=("trigger",), in_force="theta"
+        "threshold", belongs_to=("trigger", "heads"), in_force="theta"
     )
 
     @property

@@ -1,12 +1,11 @@
 """Self-RAG: retrieve on demand, generate with each passage, and keep the best-scored segments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
-from askance.core.parameters import SearchParameter
+from askance.core.parameters import SearchParameter, checked_dataclass
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Question, Role, Signal, Span
@@ -24,7 +23,7 @@ from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Selfrag(OwnParameters):
     """Self-RAG (Asai et al. 2024): reflection tokens decide when to search and which text to keep.
 

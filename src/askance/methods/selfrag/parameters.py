@@ -1,10 +1,9 @@
 """The parameters of Self-RAG, and the rules that follow from them: retrieval, scores, hard constraints."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate
 from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag import tokens
@@ -13,7 +12,7 @@ from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class SelfragParameters(TokenLimited):
     """The parameters that every variant of Self-RAG has."""
 
@@ -45,11 +44,10 @@ class SelfragParameters(TokenLimited):
     separator: Separator = parameter("auto", "what separates these two; auto is that of the training data")
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class OwnParameters(SelfragParameters):
     """The parameters of our own implementation of the paper."""
 
-    profile: Literal["default"] = parameter("default", "variant of the method")
     seqscore_text_only: bool = parameter(False, "leave reflection tokens out of that mean probability")
     reject_irrelevant: bool = parameter(False, "hard constraint: reject segments with an irrelevant passage")
     least_utility: int = parameter(

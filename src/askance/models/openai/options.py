@@ -1,17 +1,17 @@
 """The abilities of a server, as the specification of a model declares them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, ClassVar, Literal
 
 from askance.core.errors import ParameterError, UnknownName
-from askance.core.parameters import Parameters, parameter, parse_parameters
+from askance.core.parameters import Parameters, checked_dataclass, parameter, parse_parameters
 from askance.core.types import Capability, Signal
 
 Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class ServerOptions(Parameters):
     """The options after the ``?`` of a specification. The defaults suit every server."""
 

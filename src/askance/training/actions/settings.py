@@ -1,14 +1,13 @@
 """The settings of a training of AirRAG's actions."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.training.reader.passages import PassageLimits
 from askance.training.reader.settings import LanguageModelSettings
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class ActionSettings(LanguageModelSettings):
     """The settings of one training run of `askance train actions`.
 

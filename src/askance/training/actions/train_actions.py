@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.evaluation.datasets import Example

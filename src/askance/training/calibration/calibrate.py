@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.ask import Engine
-from askance.configuration.build import METHODS, method_class
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import method_class
 from askance.core.errors import InputError
 from askance.core.extensions import known_names
 from askance.core.parameters import (
@@ -177,7 +178,7 @@ def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
 
 def _scale_remark(method: object, parameter: SearchParameter) -> str:
     """Return a remark on the settings under which nothing is compared with a threshold, if there are any."""
-    settings = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.scale)
+    settings = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.belongs_to)
     return f" ({settings}: compared with no threshold)" if settings else ""
 
 

@@ -10,7 +10,7 @@ from askance.ask import Engine
 from askance.core.answers import Answer, Usage
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import LASTING, AskanceError
-from askance.core.parameters import name_of, titled
+from askance.core.parameters import method_spec, name_of
 from askance.core.trace import Trace
 from askance.core.types import Question
 
@@ -149,8 +149,8 @@ class Trials:
         changed: dict[str, Any] = {} if value is None else {self.parameter: value}
         return {
             "method_name": name_of(type(method)),
-            "method": repr(replace(method, **changed)),
-            "title": titled(name_of(type(method)), getattr(method, "profile", "")),
+            "method": str(method_spec(replace(method, **changed), is_whole=True)),
+            "title": name_of(type(method)),
             "model": self.engine.models["answer"].name,
             "parameter": self.parameter,
             "failures": tuple(self.failures),

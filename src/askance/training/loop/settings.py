@@ -1,12 +1,12 @@
 """The settings that every training run has."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal, Self
 
-from askance.core.parameters import Parameters, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class TrainingSettings(Parameters):
     """The settings of the training loop. An interrupted run can be resumed only with the same settings."""
 

@@ -1,13 +1,12 @@
 """The settings and hyperparameters of a reader's training."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.training.loop.settings import TrainingSettings
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class LanguageModelSettings(TrainingSettings):
     """The settings of training a language model on packed rows of examples."""
 
@@ -36,7 +35,7 @@ class LanguageModelSettings(TrainingSettings):
         return 1e-3 if self.method == "lora" else 1e-4
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class ReaderSettings(LanguageModelSettings):
     """The settings of one training run of `askance train reader`.
 

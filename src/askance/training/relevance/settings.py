@@ -1,13 +1,12 @@
 """The settings of a cross-encoder's training."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.training.loop.settings import TrainingSettings
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class RelevanceSettings(TrainingSettings):
     """The settings of one training run of `askance train relevance`."""
 

@@ -7,7 +7,7 @@ cross-encoder, if one is named, takes time.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import InputError
-from askance.core.parameters import Parameters, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.path_features import FEATURES, JudgedPath, Retrieval, path_features
@@ -48,7 +48,7 @@ Evidence = Mapping[tuple[str, str], float]
 """The log-odds of a cross-encoder, by sub-query and id of a passage."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class FeatureSettings(Parameters):
     """The settings of `askance train reward --kind features`."""
 

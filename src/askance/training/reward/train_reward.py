@@ -9,14 +9,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.concurrency import gather_or_cancel
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model
 from askance.core.types import Chat, Prompt, Question, untrusted
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -45,7 +44,7 @@ from askance.training.reward.tree_data import TreeStep
 _TEMPLATE = Path(__file__).with_name("reward_card.md.jinja")
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class RewardSettings(LanguageModelSettings):
     """The settings of one training run of `askance train reward`.
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from askance.configuration.loaders import load_model
+from askance.configuration.build import load_model
 from askance.core.errors import InputError
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model
 from askance.methods.selfrag.tokens import GROUPS, RELEVANT, Group
 from askance.training.loop.trainer import OnStep
@@ -33,7 +33,7 @@ Judgements = Mapping[str, Sequence[LabelledJudgement]]
 """Judgements by the name of the file that they come from."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class CriticSettings(RowSettings):
     """The settings of one training run of `askance train critic`.
 

@@ -1,13 +1,12 @@
 """The settings of the training of a Self-RAG model, and of what it learns from."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.parameters import parameter
+from askance.core.parameters import checked_dataclass, parameter
 from askance.training.reader.settings import LanguageModelSettings
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class RowSettings(LanguageModelSettings):
     """The settings of training from rows: how many rows are made from a dataset."""
 
@@ -38,7 +37,7 @@ class RowSettings(LanguageModelSettings):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class SelfRagSettings(RowSettings):
     """The settings of one training run of `askance train selfrag`.
 

@@ -1,0 +1,301 @@
+"""The builder of methods: a name with parameters, prompts and a preset becomes a method, made once.
+
+    make_method("dragin(threshold=0.4)", {"passages": "5"}, model="bundled")
+
+The settings of a member of `blender`, or of a method that is an action of `airrag`, follow the member's name:
+``blender(a=dragin(threshold=0.4), b=single())``, ``{"a.passages": 5}`` and ``{"a": {"passages": 5}}``.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, cast
+
+from askance.ask import check_needs
+from askance.configuration.build import find
+from askance.configuration.catalogue import (
+    AIRRAG_PROMPT_SETS,
+    DEFAULT_METHOD,
+    FALLBACKS,
+    METHODS,
+    MODELS,
+    PROMPT_SETS,
+    Kind,
+)
+from askance.configuration.presets import Preset, open_preset, own_preset
+from askance.configuration.prompts import open_airrag_prompts, open_instructions, open_prompts
+from askance.core.errors import InputError, ModelLacks, UnknownName, about
+from askance.core.extensions import find_extension, known_names
+from askance.core.parameters import changed_parameters, name_of, parse_parameters
+from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.spec import Spec, parse_method, parse_spec
+from askance.core.types import Role
+from askance.methods.airrag.parameters import read_actions
+from askance.methods.airrag.prompt_template import AirragPromptTemplate
+from askance.methods.common.named_methods import MethodCollection, parse_members, split_by_member
+from askance.methods.common.prompts import PromptTemplate
+from askance.text.spacy_pipeline import load_linguistics
+
+RECORDS: dict[str, Callable[[Any], Any]] = {
+    "linguistics": load_linguistics,
+    "prompts": open_prompts,
+    "instructions": open_instructions,
+    "actions": lambda text: read_actions(text, METHODS, make_method),
+    "methods": lambda text: parse_members(text, METHODS, make_method),
+}
+"""The functions that make a record from a text, by the name of the parameter that holds the record."""
+
+
+def method_class(name: str) -> type[Any]:
+    """Return the class of a method.
+
+    Args:
+        name: A built-in name, the name of a plug-in, or ``module:Class``.
+
+    Raises:
+        UnknownName: The method is unknown. The message suggests the nearest name.
+        InputError: A plug-in can't be imported, is not a class, or does not declare itself a method.
+    """
+    if name in METHODS:
+        return cast(type[Any], resolve_name(METHODS[name].target))
+    extension = find_extension("methods", name)
+    if extension is None:
+        module, colon, _ = name.partition(":")
+        absent = f"there is no module {module!r}, neither in Python's path nor in the working folder."
+        raise UnknownName("method", name, known_names("methods", METHODS), remedy=absent if colon else "")
+    if not isinstance(extension.target, type):
+        raise InputError(f"the method {name} is no class ({extension.target!r}): name the class of a method.")
+    extension.make(Method, f"the method {name}")
+    return extension.target
+
+
+def make_method(
+    method: str | Spec | Method,
+    settings: Mapping[str, Any] = {},
+    *,
+    model: str = "",
+    prompts: Any = None,
+    preset: str | Path | None = None,
+) -> Method:
+    """Make a method.
+
+    Args:
+        method: The method, by name, by specification, or as an object to copy.
+        settings: The parameters by name. A text is converted to the parameter's type, or names a record.
+        model: The specification of the answering model. ``bundled`` and ``bundled:base`` have presets, which
+            apply by default. A trained reader gets the prompts that it was trained on.
+        prompts: The prompt template, or its name or file.
+        preset: The preset, by name or as a file. Every setting overrides it.
+
+    Raises:
+        UnknownName: The method, a parameter, a member or a record is unknown.
+        ParameterError: A value has the wrong type or is out of range.
+        PresetError: The given preset can't be read, or has no values for the method and its members.
+        InputError: A record can't be made, or the prompts are given twice or can't be changed.
+    """
+    with about("method"):
+        spec = parse_method(method) if isinstance(method, str) else method
+        cls = method_class(spec.name) if isinstance(spec, Spec) else type(spec)
+    if prompts is not None:
+        with about("prompts"):
+            if prompts_class(cls) is None:
+                raise InputError(
+                    f"method {name_of(cls)} only works with its own prompts: leave out --prompts."
+                )
+            if "prompts" in settings:
+                raise InputError(
+                    "--prompts and the parameter prompts both name the prompts: give one of them."
+                )
+            settings = {**settings, "prompts": _record(cls, "prompts", prompts)}
+    with about("preset"):
+        chosen = own_preset(model) if preset is None else open_preset(preset)
+        maker = _Maker(chosen, model)
+        made = maker.make(spec, settings)
+        if preset is not None and not maker.knows_any:
+            open_preset(preset).entry(name_of(cls))  # raises an error that lists the preset's methods
+    return made
+
+
+class _Maker:
+    """The maker of a method and its members, which completes each with a preset and a reader's prompts.
+
+    Attributes:
+        knows_any: Whether the preset has values for the method or one of its members.
+    """
+
+    def __init__(self, preset: Preset | None, model: str) -> None:
+        self._preset, self._model = preset, model
+        self.knows_any = False
+
+    def make(
+        self, method: Spec | Method, settings: Mapping[str, Any] = {}, *, is_member: bool = False
+    ) -> Method:
+        """Make a method whose settings override those of its specification, and these the object's own."""
+        is_spec = isinstance(method, Spec)
+        cls = method_class(method.name) if isinstance(method, Spec) else type(method)
+        options = method.options if isinstance(method, Spec) else {}
+        own, of_members = split_by_member({**options, **settings})
+        before = {} if is_spec else changed_parameters(method)
+        given = {**before, **_typed(cls, own)}
+        defaults = self._defaults(cls, given)
+        if is_member:  # the calling method limits the input tokens of its members
+            defaults.pop("l_max", None)
+        values = {**defaults, **given}
+        values |= self._collection(cls, values, of_members)
+        if not is_spec:
+            return cast(Method, replace(cast(Any, method), **values)) if values else cast(Method, method)
+        return cast(Method, cls(**values))
+
+    def _defaults(self, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        prompts = {} if "prompts" in given else reader_prompts(cls, self._model)
+        if self._preset is None or not self._preset.knows(cls):
+            return prompts
+        self.knows_any = True
+        return {**self._preset.parameters(cls, given), **prompts}
+
+    def _collection(
+        self, cls: type[Any], values: Mapping[str, Any], of_members: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the parameter that holds other methods, with the settings of each; empty if none does."""
+        defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
+        held = {
+            name: value
+            for name, value in {**defaults, **values}.items()
+            if isinstance(value, MethodCollection)
+        }
+        for name, given in of_members.items():
+            key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"
+            with about(f"parameters.{key}"):
+                if not held:  # a mistake such as "dragin.threshold" for dragin itself
+                    raise UnknownName("parameter", key, _parameters(cls), place=f"of method {name_of(cls)}")
+        for parameter, collection in held.items():
+            members: dict[str, Spec | Method] = dict(collection.named)
+            if any(isinstance(each, Spec) for each in of_members.values()):
+                members = {name: each for name, each in of_members.items() if isinstance(each, Spec)}
+            for name, given in of_members.items():
+                if name not in members:
+                    with about(f"parameters.{name}.{next(iter(given), '')}"):
+                        raise UnknownName("member", name, members, place=f"of method {name_of(cls)}")
+            made = (
+                (
+                    name,
+                    self.make(
+                        member, {} if isinstance(member, Spec) else of_members.get(name, {}), is_member=True
+                    ),
+                )
+                for name, member in members.items()
+            )
+            return {parameter: replace(cast(Any, collection), named=tuple(made))}
+        return {}
+
+
+def _parameters(cls: type[Any]) -> set[str]:
+    return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
+
+
+def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a method's own settings, without those of members, to the types of its parameters."""
+    typed, known = dict(settings), _parameters(cls)
+    for key, value in settings.items():
+        if key in known & RECORDS.keys() and isinstance(value, str):
+            with about(f"parameters.{key}"):
+                typed[key] = _record(cls, key, value)
+    return parse_parameters(cls, typed)
+
+
+def _record(cls: type[Any], parameter: str, value: Any) -> Any:
+    """Return the record that a text describes, for a parameter of a method's class."""
+    if not isinstance(value, str | Path):
+        return value
+    if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
+        return open_airrag_prompts(value)
+    return RECORDS[parameter](value)
+
+
+def prompts_class(cls: type[Any]) -> type[Any] | None:
+    """Return the class of the prompt template that a method takes, or None if it takes none."""
+    known = fields(cls) if is_dataclass(cls) else ()
+    template = next((type(field.default) for field in known if field.name == "prompts"), None)
+    return template if template in (PromptTemplate, AirragPromptTemplate) else None
+
+
+def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
+    """Return the prompts that a model was trained on, as a setting of a method.
+
+    The result is empty for a method without prompts, and for a model that is not a trained reader.
+
+    Raises:
+        UnknownName, ModelSpecError: The model is unknown, or its `reader.json` can't be read or names prompts
+            that are not askance's.
+    """
+    if not model or prompts_class(cls) is None:
+        return {}
+    from askance.models.local.reader_note import NOTE, read_note
+
+    with about("models.answer"):
+        folder = _reader_folder(parse_spec(model))
+        note = None if folder is None else read_note(folder)
+        if note is None:
+            return {}
+        known = PROMPT_SETS | AIRRAG_PROMPT_SETS
+        if note.prompts not in known:  # a note is data, and so names nothing else
+            raise UnknownName("prompt set", note.prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
+    is_airrag = prompts_class(cls) is AirragPromptTemplate
+    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag else note.prompts)}
+
+
+def _reader_folder(spec: Spec) -> Path | None:
+    """Return the folder that may hold a `reader.json`, or None for a kind of model without such folders."""
+    from askance.models.bundled import bundled_adapter
+
+    kind = find("model", MODELS, spec)
+    if not isinstance(kind, Kind) or "adapter" not in kind.options:
+        return None
+    adapter = str(spec.options.get("adapter", ""))
+    if adapter or kind.places is None:
+        return Path(adapter or spec.place).expanduser()
+    return bundled_adapter(spec.place)
+
+
+def choose_method(
+    make: Callable[[str], Method],
+    named: str | None,
+    models: Mapping[Role, Model],
+    retriever: Retriever | None,
+    encoder: Encoder | None = None,
+) -> tuple[Method, str]:
+    """Choose the method that answers, and check that its needs are met.
+
+    A named method is always chosen. If no method is named, the default method is chosen or, if the answering
+    model does not support it, the best fallback that the model supports.
+
+    Args:
+        make: A function that makes a method by name, with the configured parameters and prompts.
+        named: The name of the method, if one is given.
+
+    Returns:
+        The method, and the reason for choosing a fallback, which is empty if no fallback was needed.
+
+    Raises:
+        MissingAbility: Something that the method needs is missing. If the model lacks an ability, the message
+            names a method that works.
+    """
+    preferred = make(named or DEFAULT_METHOD)
+    try:
+        check_needs(preferred, models, retriever, encoder)
+        return preferred, ""
+    except ModelLacks as lack:
+        for name in FALLBACKS:
+            with suppress(InputError):  # the method may not have a parameter that is set
+                other = make(name)
+                check_needs(other, models, retriever, encoder)
+                break
+        else:
+            raise
+        if named is not None:
+            remedy = f"choose --method {name}, which does not need it, or {lack.remedy}"
+            raise ModelLacks(lack.what, remedy) from lack
+        why = f"{name} answers, the best method that this model supports: the default {lack.what}."
+        return other, f"{why} For {DEFAULT_METHOD}, {lack.remedy}."
