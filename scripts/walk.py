@@ -1,28 +1,35 @@
-"""Trace the functions of the package that are called between a question and its answer.
+"""Trace the functions of the package that one command calls, from the command line to the last token.
 
     python scripts/walk.py [QUESTION]
 
-The script asks the method dragin, with the bundled model, a question about the sample corpus. It prints the
-functions by file, in the order of their first calls, each with its number of calls and the other files whose
-functions it calls. Calls in all threads count, and so does each resumption of a coroutine. A lambda or a
-comprehension counts as part of the function around it. Methods that a dataclass generates are left out.
+The script runs `askance ask QUESTION --index FOLDER --method dragin` in this process, with the sample corpus, the
+bundled model, and no configuration and no cache of the user. It prints two parts: the way from the command to a
+ready engine, and the way from there to the last token on the screen. Each part lists its functions by file, in the
+order of their first calls, with the number of calls and the other files whose functions they call. Calls in all
+threads count, and so does each resumption of a coroutine. A lambda or a comprehension counts as part of the
+function around it. Code that runs while a module is imported is left out, and so are generated methods of
+dataclasses.
 """
 
+import contextlib
+import io
+import os
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import askance
-from askance.retrieval.index.build import build_index
-from askance.sample import CORPUS
 
-PACKAGE = Path(askance.__file__).parent
+FOLDER = f"{Path(askance.__file__).parent}/"
 QUESTION = "Where did the scriptwriter of The Third Man die?"
+PARTS = {"From the command to a ready engine": "", "From there to the last token": "ask.py:Engine.answer"}
+"""The heading of each part, and the function whose first call begins it."""
 
 
 @dataclass
@@ -30,13 +37,13 @@ class Stop:
     """A function that was called.
 
     Attributes:
-        hands_on_to: The functions of other files that it calls.
+        hands_on_to: The other files whose functions it calls, in the order of the first calls.
     """
 
     file: str
     name: str
     num_calls: int = 0
-    hands_on_to: "dict[str, Stop]" = field(default_factory=dict)
+    hands_on_to: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass
@@ -48,7 +55,7 @@ class Walk:
     @property
     def files(self) -> list[str]:
         """The files, in the order of their first calls."""
-        return list(dict.fromkeys(stop.file for stop in self.stops))
+        return list(dict.fromkeys(stop.file for stop in self.stops if stop.num_calls))
 
     @property
     def turns(self) -> list[Stop]:
@@ -56,47 +63,48 @@ class Walk:
         return [stop for stop in self.stops if stop.hands_on_to]
 
     def __str__(self) -> str:
-        return "\n".join((*self._lines(), self.summary))
-
-    @property
-    def summary(self) -> str:
-        """A line with the counts of calls, functions and files."""
-        return (
-            f"{sum(stop.num_calls for stop in self.stops)} calls of {len(self.stops)} functions in "
-            f"{len(self.files)} files; {len(self.turns)} functions hand on to another file"
-        )
-
-    def _lines(self) -> Iterator[str]:
+        lines = []
         for file in self.files:
-            yield file
+            lines.append(file)
             for stop in self.stops:
                 if stop.file == file:
-                    files = dict.fromkeys(each.file for each in stop.hands_on_to.values())
-                    yield f"  {stop.num_calls:>6}  {stop.name}" + (f" → {', '.join(files)}" if files else "")
+                    onwards = f" → {', '.join(stop.hands_on_to)}" if stop.hands_on_to else ""
+                    lines.append(f"  {stop.num_calls:>6}  {stop.name}{onwards}")
+        return "\n".join(lines)
 
 
-def walk(act: Callable[[], Any]) -> Walk:
-    """Run `act`, and return the functions of the package that it called."""
-    folder = f"{PACKAGE}/"
-    stops = dict[str, Stop]()
+def _stop_key(frame: FrameType) -> tuple[str, str] | None:
+    file = frame.f_code.co_filename
+    if not file.startswith(FOLDER):
+        return None
+    return file.removeprefix(FOLDER), frame.f_code.co_qualname.partition(".<locals>.<")[0]
 
-    def stop_of(frame: FrameType) -> Stop | None:
-        code = frame.f_code
-        if not code.co_filename.startswith(folder) or code.co_name == "<module>":
-            return None
-        file, name = code.co_filename.removeprefix(folder), code.co_qualname.partition(".<locals>.<")[0]
-        return stops.setdefault(f"{file}:{name}", Stop(file, name))
+
+def walk(act: Callable[[], Any], starts: Sequence[str] = ("",)) -> list[Walk]:
+    """Run `act`, and return the functions of the package that it called, in parts.
+
+    Args:
+        act: The function to run.
+        starts: For each part the "FILE:FUNCTION" whose first call begins it, except for the first part.
+    """
+    parts: list[dict[tuple[str, str], Stop]] = [{}]
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        called = stop_of(frame) if event == "call" else None
-        if called is None:
+        called = _stop_key(frame) if event == "call" else None
+        if called is None or called[1] == "<module>":
             return
-        called.num_calls += 1
         caller, behind = None, frame.f_back
-        while behind is not None and caller is None:
-            caller, behind = stop_of(behind), behind.f_back
-        if caller is not None and caller.file != called.file:
-            caller.hands_on_to[f"{called.file}:{called.name}"] = called
+        while behind is not None:
+            key = _stop_key(behind)
+            if key is not None and key[1] == "<module>":
+                return  # the call is part of an import
+            caller, behind = caller or key, behind.f_back
+        if len(parts) < len(starts) and ":".join(called) == starts[len(parts)]:
+            parts.append({})
+        stops = parts[-1]
+        stops.setdefault(called, Stop(*called)).num_calls += 1
+        if caller is not None and caller[0] != called[0]:
+            stops.setdefault(caller, Stop(*caller)).hands_on_to[called[0]] = None
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -105,15 +113,50 @@ def walk(act: Callable[[], Any]) -> Walk:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return Walk([stop for stop in stops.values() if stop.num_calls])
+    return [Walk(list(stops.values())) for stops in parts]
+
+
+def walk_of_command(question: str, folder: Path) -> list[Walk]:
+    """Run the command in an empty folder, as on a machine on which askance was just installed."""
+    for name in list(os.environ):
+        if name.startswith(("ASKANCE_", "XDG_", "COLUMNS", "FORCE_COLOR", "TTY_")):
+            del os.environ[name]
+    os.environ |= {"HOME": str(folder), "ASKANCE_CACHE": str(folder / "cache"), "TERM": "dumb"}
+    indexing = [sys.executable, "-m", "askance", "index", "@sample", "--out", "index"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(FOLDER).parent)}
+    subprocess.run(indexing, cwd=folder, env=environment, check=True, capture_output=True)
+    sys.argv = ["askance", "ask", question, "--index", "index", "--method", "dragin"]
+
+    def act() -> None:
+        from askance.cli.main import main
+
+        with contextlib.suppress(SystemExit):
+            main()
+
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        parts = walk(act, tuple(PARTS.values()))
+    if len(parts) < len(PARTS):
+        raise SystemExit(f"the command did not answer the question: {printed.getvalue()}")
+    return parts
+
+
+def summary(heading: str, *parts: Walk) -> str:
+    """Return a line with the number of functions that hand on, part by part, and the number of files."""
+    num_turns = sum(len(part.turns) for part in parts)
+    files = {file for part in parts for file in part.files}
+    return f"{heading}: {num_turns} functions hand on to another file · {len(files)} files"
 
 
 def main(question: str = QUESTION) -> None:
-    """Print the functions that were called to answer a question."""
+    """Print the functions that the command calls."""
     with tempfile.TemporaryDirectory() as folder:
-        build_index([CORPUS], Path(folder))
-        engine = askance.open_engine(index=folder, method="dragin", model="bundled")
-        print(walk(lambda: engine.ask(question)))
+        parts = walk_of_command(question, Path(folder))
+    for heading, part in zip(PARTS, parts, strict=True):
+        print(f"{heading}\n\n{part}\n")
+    for heading, part in zip(PARTS, parts, strict=True):
+        print(summary(heading, part))
+    print(summary("Altogether", *parts))
 
 
 if __name__ == "__main__":
