@@ -37,17 +37,12 @@ test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world
 	rm -rf .study
 	$(BIN)/python -m recipes.known_unknown --out .study --pocket
 
-check: $(VENV)/.all $(VENV)/.docs  ## Style, types, layers, import cycles, names, words, lines of code, links of the documentation
+check: $(VENV)/.all  ## Style, types, layers; then budgets, import cycles, class names and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python scripts/check_cycles.py
-	$(BIN)/python scripts/check_names.py
-	$(BIN)/python scripts/check_words.py
-	$(BIN)/python scripts/tree.py --check
-	$(BIN)/python scripts/count_lines.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python scripts/check.py
 
 bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as an entry of the log
 	$(BIN)/python -m benchmarks --log docs/log/$$(date +%Y-%m).md

@@ -1,102 +1,75 @@
-"""Trace the functions of the package that are called between a question and its answer.
+"""Trace the functions of the package that one command calls, from the command line to the last token.
 
     python scripts/walk.py [QUESTION]
 
-The script asks the method dragin, with the bundled model, a question about the sample corpus. It prints the
-functions by file, in the order of their first calls, each with its number of calls and the other files whose
-functions it calls. Calls in all threads count, and so does each resumption of a coroutine. A lambda or a
-comprehension counts as part of the function around it. Methods that a dataclass generates are left out.
+The script runs `askance ask QUESTION --index FOLDER --method dragin` in this process, with the sample corpus,
+the bundled model, and no configuration and no cache of the user. It prints two parts: the way from the
+command to a ready engine, and the way from there to the last token on the screen. Each part lists its
+functions by file, in the order of their first calls, with the number of calls and the other files whose
+functions they call.
+
+Calls in all threads count, and so does each resumption of a coroutine. A lambda or a comprehension counts as
+part of the function around it. Code that runs while a module is imported is left out, and so are generated
+methods of dataclasses.
 """
 
+import contextlib
+import io
+import os
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import askance
-from askance.retrieval.index.build import build_index
-from askance.sample import CORPUS
 
-PACKAGE = Path(askance.__file__).parent
+FOLDER = f"{Path(askance.__file__).parent}/"
 QUESTION = "Where did the scriptwriter of The Third Man die?"
+ENGINE_IS_READY = ("ask.py", "Engine.answer")
+"""The file and name of the function whose first call begins the second part."""
 
 
 @dataclass
-class Stop:
-    """A function that was called.
+class Calls:
+    """The calls of a function, and the other files whose functions it calls."""
 
-    Attributes:
-        hands_on_to: The functions of other files that it calls.
-    """
-
-    file: str
-    name: str
-    num_calls: int = 0
-    hands_on_to: "dict[str, Stop]" = field(default_factory=dict)
+    number: int = 0
+    hands_on_to: dict[str, None] = field(default_factory=dict)
 
 
-@dataclass
-class Walk:
-    """The functions that were called, in the order of their first calls."""
-
-    stops: list[Stop]
-
-    @property
-    def files(self) -> list[str]:
-        """The files, in the order of their first calls."""
-        return list(dict.fromkeys(stop.file for stop in self.stops))
-
-    @property
-    def turns(self) -> list[Stop]:
-        """The functions that call a function of another file."""
-        return [stop for stop in self.stops if stop.hands_on_to]
-
-    def __str__(self) -> str:
-        return "\n".join((*self._lines(), self.summary))
-
-    @property
-    def summary(self) -> str:
-        """A line with the counts of calls, functions and files."""
-        return (
-            f"{sum(stop.num_calls for stop in self.stops)} calls of {len(self.stops)} functions in "
-            f"{len(self.files)} files; {len(self.turns)} functions hand on to another file"
-        )
-
-    def _lines(self) -> Iterator[str]:
-        for file in self.files:
-            yield file
-            for stop in self.stops:
-                if stop.file == file:
-                    files = dict.fromkeys(each.file for each in stop.hands_on_to.values())
-                    yield f"  {stop.num_calls:>6}  {stop.name}" + (f" → {', '.join(files)}" if files else "")
+Walk = dict[tuple[str, str], Calls]
+"""Calls by the file and name of a function, in the order of the first calls."""
 
 
-def walk(act: Callable[[], Any]) -> Walk:
-    """Run `act`, and return the functions of the package that it called."""
-    folder = f"{PACKAGE}/"
-    stops = dict[str, Stop]()
+def _function(frame: FrameType) -> tuple[str, str] | None:
+    file, name = frame.f_code.co_filename, frame.f_code.co_qualname.partition(".<locals>.<")[0]
+    return (file.removeprefix(FOLDER), name) if file.startswith(FOLDER) else None
 
-    def stop_of(frame: FrameType) -> Stop | None:
-        code = frame.f_code
-        if not code.co_filename.startswith(folder) or code.co_name == "<module>":
-            return None
-        file, name = code.co_filename.removeprefix(folder), code.co_qualname.partition(".<locals>.<")[0]
-        return stops.setdefault(f"{file}:{name}", Stop(file, name))
+
+def walk(act: Callable[[], Any], start: tuple[str, str] = ENGINE_IS_READY) -> tuple[Walk, Walk]:
+    """Run `act`, and return the calls in the package before and since the first call of `start`."""
+    parts: tuple[Walk, Walk] = (defaultdict(Calls), defaultdict(Calls))
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        called = stop_of(frame) if event == "call" else None
-        if called is None:
-            return
-        called.num_calls += 1
+        called = _function(frame) if event == "call" else None
         caller, behind = None, frame.f_back
-        while behind is not None and caller is None:
-            caller, behind = stop_of(behind), behind.f_back
-        if caller is not None and caller.file != called.file:
-            caller.hands_on_to[f"{called.file}:{called.name}"] = called
+        while called is not None and behind is not None:
+            function = _function(behind)
+            if function is not None and function[1] == "<module>":
+                return  # the call is part of an import
+            caller, behind = caller or function, behind.f_back
+        if called is None or called[1] == "<module>":
+            return
+        part = parts[bool(parts[1]) or called == start]
+        part[called].number += 1
+        if caller is not None and caller[0] != called[0]:
+            part[caller].hands_on_to[called[0]] = None
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -105,15 +78,55 @@ def walk(act: Callable[[], Any]) -> Walk:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return Walk([stop for stop in stops.values() if stop.num_calls])
+    return parts
+
+
+def files(*parts: Walk) -> list[str]:
+    """Return the files with called functions, in the order of their first calls."""
+    return list(dict.fromkeys(file for part in parts for (file, _), calls in part.items() if calls.number))
+
+
+def summary(*parts: Walk) -> str:
+    """Return the number of functions that hand on, part by part, and the number of files."""
+    num_handing_on = sum(bool(calls.hands_on_to) for part in parts for calls in part.values())
+    return f"{num_handing_on} functions hand on to another file · {len(files(*parts))} files"
+
+
+def ask(question: str, folder: Path) -> None:
+    """Run the command in an empty folder, as on a machine on which askance was just installed."""
+    for name in list(os.environ):
+        if name.startswith(("ASKANCE_", "XDG_", "COLUMNS", "FORCE_COLOR", "TTY_")):
+            del os.environ[name]
+    os.environ |= {"HOME": str(folder), "ASKANCE_CACHE": str(folder), "PYTHONPATH": str(Path(FOLDER).parent)}
+    os.environ["TERM"] = "dumb"
+    indexing = [sys.executable, "-m", "askance", "index", "@sample", "--out", "index"]
+    sys.argv = ["askance", "ask", question, "--index", "index", "--method", "dragin"]
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+        subprocess.run(indexing, check=True, capture_output=True)
+        from askance.cli.main import main
+
+        try:
+            main()
+        except SystemExit as end:
+            if end.code:
+                raise
 
 
 def main(question: str = QUESTION) -> None:
-    """Print the functions that were called to answer a question."""
+    """Print the functions that the command calls."""
     with tempfile.TemporaryDirectory() as folder:
-        build_index([CORPUS], Path(folder))
-        engine = askance.open_engine(index=folder, method="dragin", model="bundled")
-        print(walk(lambda: engine.ask(question)))
+        parts = walk(lambda: ask(question, Path(folder)))
+    for part in parts:
+        for file in files(part):
+            print(file)
+            for (place, name), calls in part.items():
+                if place == file:
+                    onwards = ", ".join(calls.hands_on_to)
+                    print(f"  {calls.number:>6}  {name}{' → ' * bool(onwards)}{onwards}")
+        print()
+    print(f"from the command to a ready engine: {summary(parts[0])}")
+    print(f"from there to the last token: {summary(parts[1])}")
+    print(f"altogether: {summary(*parts)}")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_the_demo_first(make):
     assert make("demo") == DEMO
     assert make("demo") == []
     assert make("test") == REST
-    assert make("check") == PAGES
+    assert make("docs") == PAGES
     assert make("docs") == make("check") == make("bench") == make("demo") == []
 
 

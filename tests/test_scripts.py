@@ -1,55 +1,11 @@
-"""The scripts that `make check` runs, and the one that lists the tests."""
+"""The scripts that check and count the code."""
 
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from scripts import check_cycles, count_lines, list_tests
+from scripts import check, count_lines, tree
 
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """Writes the modules of a package "ring", which can be imported then."""
-    monkeypatch.syspath_prepend(tmp_path)
-    folder = tmp_path / "ring"
-    folder.mkdir()
-
-    def write(**modules):
-        for name, text in {"__init__": "", **modules}.items():
-            (folder / f"{name}.py").write_text(text)
-        return folder
-
-    yield write
-    sys.modules.pop("ring", None)
-
-
-def test_circles_are_found_though_they_are_for_typing_or_within_functions(package, capsys):
-    package(
-        a="from ring.b import x",
-        b="def x():\n    from ring.c import y",
-        c="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ring.a import z",
-        d="import ring.e",
-        e="",
-        f="from ring import g, a",
-        g="from ring.f import a",
-    )
-    assert check_cycles.main("ring") == 1
-    printed = capsys.readouterr().out
-    assert printed.count("a cycle of") == 2
-    assert "a cycle of 3 modules:\n  ring.a, line 1: from ring.b import x\n" in printed
-    assert "ring.c, line 3: from ring.a import z" in printed
-    assert "ring.d" not in printed
-    assert printed.endswith("ring: 2 import cycles among 8 modules\n")
-
-
-def test_without_a_circle_the_check_passes(package, capsys):
-    package(a="from ring import b, c", b="from ring.c import x", c="")
-    assert check_cycles.main("ring") == 0
-    assert capsys.readouterr().out == "ring: 0 import cycles among 4 modules\n"
-
-
-CODE = '''"""A docstring
+SOURCE = '''"""A docstring
 of two lines."""
 
 import os  # with a comment
@@ -64,48 +20,115 @@ def f():
         text
     )
 '''
+BUDGETS = """[code]
+recipes = 1
+"src/askance" = 1  # the main path
+"src/askance/cli" = 7
+[data]
+"." = 18
+tests = 3
+[tests]
+tests = 2
+[web]
+src = 2
+[words]
+docs = 4
+"docs/log" = 1
+[total]
+"code of src" = 8
+lines = 34
+words = 5
+"""
+FILES = {
+    "budgets.toml": BUDGETS,
+    "src/askance/cli/main.py": SOURCE,
+    "src/askance/cli/__init__.py": '"""Return `told` and "tell"."""\n',
+    "src/askance/ask.py": "x = 1\n",
+    "src/askance/cli/page.css": "a {\n\n}\n",
+    "recipes/deep/one.py": "é = 1\n",
+    "tests/test_one.py": "\n# A comment.\n",
+    "tests/long.json": "1" * 111 + "\n\n2\n",
+    "docs/page.md": "# Three more words\n",
+    "docs/log/2026.md": "one\n",
+    "docs/picture.png": "\0 is in no text",
+}
 
 
-def test_lines_of_code_are_those_that_do_something(package, tmp_path, capsys):
-    folder = package(a=CODE, b="'alone'\n", c="é = 1\n")
-    (folder / "inner").mkdir()
-    (folder / "inner" / "d.py").write_text("x = 1\n")
-    assert count_lines.lines_of_code(folder / "a.py") == 7
-    count_lines.main(str(folder))
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository that uses up its budgets, with a function that changes its files."""
+
+    def write(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text, encoding="utf-8") if text else (tmp_path / name).unlink()
+
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "cycle_faults", lambda: ())
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    write(FILES)
+    return write
+
+
+def test_every_text_file_counts_in_one_row(repository, capsys):
+    assert check.main() == 0
     printed = capsys.readouterr().out
-    assert printed == (
-        "      8 lines in   4 files: ring/\n      1 lines in   1 files: ring/inner\n"
-        "      9 lines of code in   5 files\n"
-    )
+    assert "code  src/askance/cli                     7 of         7\n" in printed
+    assert "total lines                              34 of        34\n" in printed
 
 
-def has_two(things):
-    """A helper with assertions, one of which is a call."""
-    assert len(things) == 2
-    with pytest.raises(IndexError):
-        things[2]
+@pytest.mark.parametrize(
+    ("file", "content", "fault"),
+    [
+        ("src/askance/cli/a.py", "x = 1\ny = 2\n", "'src/askance/cli' uses 9 of 7: remove 2 there, or"),
+        ("src/askance/serve/a.py", "# A\n", "'src/askance/serve' uses 0 and has no row in budgets.toml: add"),
+        ("docs/log/2026.md", None, "'docs/log' of budgets.toml names nothing that is there: remove"),
+        ("src/askance/a.py", "class A:\n  class A: ...\n", "class A is defined in src/askance/a.py"),
+        ("recipes/told.py", '"""Of old."""\n', "recipes/told.py:1: 'Of' in 'Of old.'"),
+        ("recipes/told.py", '"""This is told."""\n', "recipes/told.py:1: 'told' in 'This is told.'"),
+        ("budgets.toml", "[code", "budgets.toml can't be read (Expected ']'"),
+        ("budgets.toml", '[code]\ncli = "7"', "budgets.toml has '7' at [code] cli: write a whole number"),
+        ("budgets.toml", "[code]\ncli = -1", "budgets.toml has -1 at [code] cli"),
+        ("budgets.toml", "code = 7", "budgets.toml has 7 at [code]:"),
+    ],
+)
+def test_a_fault_names_place_value_and_remedy(repository, capsys, file, content, fault):
+    repository({file: content})
+    assert check.main() == (2 if file == "budgets.toml" else 1)
+    assert fault in "".join(capsys.readouterr())
 
 
-def has_three():
-    has_two("ab")
-    has_two("cd")
-    assert not list_tests.assertions_of(len)
+def test_rows_are_lowered_and_never_raised(repository, tmp_path):
+    repository({"src/askance/cli/main.py": "x = 1\n", "recipes/two.py": "x = 1\n", "docs/log/2026.md": None})
+    assert check.main("--lower") == 0
+    lowered = BUDGETS.replace("words = 5", "words = 4").replace('"docs/log" = 1\n', "")
+    for before, after in (('cli" = 7', 'cli" = 1'), ('src" = 8', 'src" = 2'), ("lines = 34", "lines = 29")):
+        lowered = lowered.replace(before, after)
+    assert (tmp_path / "budgets.toml").read_text() == lowered
 
 
-def test_assertions_are_those_of_a_test_and_of_its_helpers():
-    assert list_tests.assertions_of(has_two) == 2
-    assert list_tests.assertions_of(has_three) == list_tests.assertions_of(has_three, has_two) == 3
+def test_a_cycle_is_printed_also_if_it_is_for_typing_or_within_functions(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "ring").mkdir()
+    typing = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ring import a"
+    texts = {"a": "import ring.b", "b": "def x():\n    from ring import c", "c": typing, "d": "import ring.a"}
+    for name, text in {"__init__": "", **texts}.items():
+        (tmp_path / "ring" / f"{name}.py").write_text(text)
+    assert sorted(check.cycle_faults("ring")) == [
+        "import cycle: ring.a, line 1: import ring.b",
+        "import cycle: ring.b, line 2: from ring import c",
+        "import cycle: ring.c, line 3: from ring import a",
+    ]
+    (tmp_path / "ring" / "c.py").write_text("")
+    assert not list(check.cycle_faults("ring"))
 
 
-def test_each_test_is_listed_with_its_assertions():
-    """In a process of its own, where pytest runs but once."""
-    root = Path(__file__).parents[1]
-    named = "tests/core/test_trace.py"
-    command = [sys.executable, "scripts/list_tests.py", "-p", "no:cacheprovider"]
-    listed = subprocess.run([*command, named], cwd=root, capture_output=True, text=True, check=True).stdout
-    rows = [line.split(" ", 1) for line in listed.splitlines()]
-    assert rows
-    assert all(int(number) > 0 and id.startswith(f"{named}::") for number, id in rows)
-    ended = subprocess.run([*command, "tests/none.py"], cwd=root, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (4, "")
-    assert "not collected" in ended.stderr
+def test_lines_and_modules_are_listed(repository, tmp_path, capsys):
+    count_lines.main(str(tmp_path / "src"))
+    assert capsys.readouterr().out.splitlines() == [
+        "      7 lines in   2 files: askance/cli",
+        "      1 lines in   1 files: askance/",
+        "      8 lines of code in   3 files",
+    ]
+    listed = [line.split(maxsplit=1) for line in tree.tree(tmp_path / "src" / "askance")]
+    assert listed == [["cli/", 'Return `told` and "tell".'], ["main.py", "A docstring"], ["ask.py"]]
