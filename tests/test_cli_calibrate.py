@@ -64,11 +64,11 @@ def test_the_value_with_the_best_score(run, questions, model, sample_index, tmp_
     assert code == 0
     text = " ".join(out.split())
     assert "search_below f1 95 % interval searches per question tokens" in text
-    assert "scores best by f1 with flare on scripted (95 % interval 0" in text
+    assert "has the best f1 with flare on scripted (95 % interval 0" in text
     assert "search_below=" in text
     value = tomllib.loads(file.read_text())["flare"]["search_below"]
     assert f"use it: --set search_below={value:g}, or --preset {file}" in text
-    assert ": best f1" in file.read_text()
+    assert ": the best f1" in file.read_text()
     shown = json.loads(run(*words, "--json")[1])
     assert (shown["metric"], shown["value"]) == ("f1", value)
     assert set(shown["table"][0]) == {"value", "score", "score_interval", "searches", "tokens"}

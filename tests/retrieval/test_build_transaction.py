@@ -121,7 +121,6 @@ def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
 
 @pytest.mark.parametrize("tables", ["", "documents", "documents and state"])
 def test_a_document_table_that_a_kill_left_half_made_is_made_anew(tmp_path, write_rows, tables):
-    """Earlier versions made the tables in several steps."""
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
     (index / "generation-000001" / "lexical").mkdir(parents=True)
     with closing(sqlite3.connect(index / "generation-000001" / "documents.sqlite")) as ledger:

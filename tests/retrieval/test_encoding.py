@@ -105,25 +105,6 @@ def test_an_index_that_grows_has_one_file_of_vectors(tmp_path, write_rows, index
     check_vectors(index, len(rows))
 
 
-def test_an_index_with_several_files_of_vectors_is_read_and_gets_one(tmp_path, write_rows, index, encoder):
-    """Earlier versions wrote several files."""
-    rows = [(str(number), f"word {number}") for number in range(9)]
-    source = write_rows(tmp_path / "rows.jsonl", *rows)
-    build_index([source], index, encoder=encoder)
-    first = generation_folder(index, 1) / VECTORS / "000001.f32"
-    content = first.read_bytes()
-    first.write_bytes(content[: 4 * ROW_BYTES])
-    first.with_name("000002.f32").write_bytes(content[:ROW_BYTES] + content[4 * ROW_BYTES :])
-    with closing(sqlite3.connect(document_table_path(index))) as database:
-        database.execute("UPDATE vectors SET segment = 2, first_row = first_row - 3 WHERE first_row >= 4")
-        database.commit()
-    check_vectors(index, 9)
-    write_rows(source, *rows, ("9", "word 9"))
-    assert build_index([source], index, encoder=encoder).encoded == 1
-    assert files_of_vectors(index) == {"000003.f32": 10 * ROW_BYTES}
-    check_vectors(index, 10)
-
-
 def test_nothing_is_left_of_removed_documents(tmp_path, write_rows, index, encoder):
     (tmp_path / "docs").mkdir()
     for name in ("a.txt", "b.txt"):

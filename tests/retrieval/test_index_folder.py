@@ -69,7 +69,7 @@ def test_an_index_of_another_format(index):
 
 def test_a_newer_index(index):
     rewrite_manifest(index, schema_version=SCHEMA_VERSION + 1)
-    with pytest.raises(BadIndex, match=r"schema version 3, this askance reads up to 2: upgrade"):
+    with pytest.raises(BadIndex, match=r"later version .*version 3; this version reads 2\): upgrade"):
         open_index_reader(index)
 
 

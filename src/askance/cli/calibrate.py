@@ -83,10 +83,7 @@ def calibrate(
         }
         found: Calibration | BestValue
         if metric is None:
-            questions, wanted = (
-                [example.question for example in examples],
-                2.0 if searches is None else searches,
-            )
+            questions, wanted = [each.question for each in examples], 2.0 if searches is None else searches
             found = asyncio.run(find_threshold(engine, questions, wanted, **options))
         else:
             found = asyncio.run(
@@ -106,22 +103,15 @@ def _show_calibration(found: Calibration | BestValue, file: Path | None) -> None
     out.print(_values_table(found))
     left_out = found.num_questions - found.num_counted
     if left_out:
-        are = (
-            "have no score, or failed at least once, and"
-            if isinstance(found, BestValue)
-            else "failed at least once and"
-        )
-        print_plain(out, f"{left_out} of {found.num_questions} questions {are} are not counted.", "yellow")
+        unscored = "have no score, or " if isinstance(found, BestValue) else ""
+        of = f"{left_out} of {found.num_questions} questions"
+        print_plain(out, f"{of} {unscored}failed at least once and are not counted.", "yellow")
     if found.value is None or found.interval is None:
         print_plain(out, found.remark, "red")
         return
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
-    effect = (
-        f"scores best by {_chosen_by(found)}"
-        if isinstance(found, BestValue)
-        else f"{leads} {found.wanted:g} searches per question"
-    )
+    effect = f"{leads} {_goal(found)}" if isinstance(found, Calibration) else f"has {_goal(found)}"
     details = f"95 % interval {low:g} to {high:g}, {found.num_counted} questions"
     print_plain(
         out, f"{found.parameter}={found.value:g} {effect} with {found.title} on {found.model} ({details})"
@@ -135,19 +125,19 @@ def _show_calibration(found: Calibration | BestValue, file: Path | None) -> None
     print_plain(out, f"use it: --set {found.parameter}={found.value:g}{use}")
 
 
-def _chosen_by(found: BestValue) -> str:
+def _goal(found: Calibration | BestValue) -> str:
+    """Return what the value was chosen for."""
+    if isinstance(found, Calibration):
+        return f"{found.wanted:g} searches per question"
     price = f" less {found.price:g} per 1,000 tokens" if found.price else ""
     most = "" if found.max_searches is None else f" with at most {found.max_searches:g} searches per question"
-    return f"{found.metric}{price}{most}"
+    return f"the best {found.metric}{price}{most}"
 
 
 def _values_table(found: Calibration | BestValue) -> Table:
-    searches = "searches per question"
-    measured = (
-        (found.metric, "95 % interval", searches)
-        if isinstance(found, BestValue)
-        else (searches, "95 % interval")
-    )
+    measured = ["searches per question", "95 % interval"]
+    if isinstance(found, BestValue):
+        measured = [found.metric, *reversed(measured)]
     table = plain_table((found.parameter, *measured, "tokens"), (), num_words=0)
     for row in found.table:
         cells = [f"{row.value:g}"]
@@ -164,13 +154,8 @@ def _values_table(found: Calibration | BestValue) -> Table:
 def _preset(found: Calibration | BestValue, method: Method, dataset: str) -> str:
     """Return the text of a preset that holds the value found."""
     low, high = found.interval or (0.0, 0.0)
-    chosen_by = (
-        f"best {_chosen_by(found)}"
-        if isinstance(found, BestValue)
-        else f"{found.wanted:g} searches per question"
-    )
     comments = [
-        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {chosen_by}",
+        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {_goal(found)}",
         f"model {found.model}; {found.num_counted} questions of {dataset}",
         f"95 % interval of {found.parameter}: {low:g} to {high:g}",
     ]

@@ -13,7 +13,7 @@ from askance.core.ports import Encoder, FilteringRetriever, Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
-from askance.retrieval.index.vectors import FlatIndex, RowAddress, validate_vectors
+from askance.retrieval.index.vectors import FlatIndex, validate_vectors
 from askance.retrieval.ranking import best_hits, check_k
 from askance.text.fusion import fuse_hits
 
@@ -80,8 +80,8 @@ class DenseRetriever:
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 
-    def _passage(self, address: RowAddress) -> Passage:
-        document_id, passage_id = self.vectors.ids_at(address)
+    def _passage(self, row: int) -> Passage:
+        document_id, passage_id = self.vectors.ids_at(row)
         passages = self.index.lexical.passages_of(document_id)
         if passage_id not in passages:
             raise ValueError(f"the passage {passage_id!r} has a vector and is not in the index")

@@ -31,8 +31,7 @@ from askance.serve.engines import PREFIX, Engines
 from askance.serve.errors import ApiError, api_error, bad_request, not_found
 from askance.serve.limits import Admission, Limits
 from askance.serve.metrics import Metrics
-from askance.serve.pages import passage_page
-from askance.serve.responses import ErrorBody, Json
+from askance.serve.responses import ErrorBody, Json, passage_page
 from askance.serve.security import OWNER, Guard, Keys
 from askance.serve.served_index import ServedIndex
 from askance.serve.traces import Traces

@@ -52,13 +52,16 @@ class Keys:
         keys: The keys; none if the server needs no key.
         filters: The filters of keys by key: such a key only finds, lists and deletes the documents that pass.
 
+    Attributes:
+        filters: The filters of the owners that have one.
+
     Raises:
         InputError: A key is too short to be a secret.
     """
 
     def __init__(self, keys: Iterable[str] = (), filters: Mapping[str, Filter] = {}) -> None:
         self._secrets: dict[str, bytes] = {}
-        self._filters: dict[str, Filter] = {}
+        self.filters: dict[str, Filter] = {}
         for number, key in enumerate(keys, start=1):
             if len(key) < MIN_KEY_CHARACTERS:
                 raise InputError(
@@ -69,12 +72,7 @@ class Keys:
             owner = hashlib.sha256(b"owner" + secret).hexdigest()[:16]
             self._secrets[owner] = secret
             if key in filters:
-                self._filters[owner] = filters[key]
-
-    @property
-    def filters(self) -> Mapping[str, Filter]:
-        """The filters of the owners that have one."""
-        return self._filters
+                self.filters[owner] = filters[key]
 
     def __bool__(self) -> bool:
         return bool(self._secrets)

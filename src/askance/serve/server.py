@@ -17,12 +17,12 @@ _SHUTDOWN_SECONDS = 5
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]"))
 
 
-def check_address(host: str, keys: Keys, variable_hint: str = "--api-key-env NAME") -> None:
+def check_address(host: str, keys: Keys) -> None:
     """Raise `InputError` for a host that other machines reach, unless the server has a key."""
     if not keys and not is_loopback(host):
         raise InputError(
             f"--host {host} lets other machines in, and no API key protects the server: name an environment "
-            f"variable that holds one with {variable_hint}, or listen on 127.0.0.1."
+            "variable that holds one with --api-key-env NAME, or listen on 127.0.0.1."
         )
 
 

@@ -3,7 +3,7 @@ import pytest
 from askance.core.answers import Citation
 from askance.core.types import Passage, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics.evidence import citation_precision, citation_recall
+from askance.evaluation.metrics.answers import citation_precision, citation_recall
 from tests.tolerances import near
 
 EXAMPLE = Example(Question("q", "Which river?"), ("Rhine",), ("Fidelio", "Bonn"))

@@ -8,8 +8,7 @@ from torchmetrics.functional.text import squad
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics.answers import exact_match, f1
-from askance.evaluation.metrics.evidence import supporting_recall
+from askance.evaluation.metrics.answers import exact_match, f1, supporting_recall
 from askance.text.answers import normalise_answer
 from tests.tolerances import near
 

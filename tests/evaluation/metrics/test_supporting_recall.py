@@ -6,7 +6,7 @@ from askance.ask import ask
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics.evidence import supporting_recall
+from askance.evaluation.metrics.answers import supporting_recall
 from askance.methods.baselines import Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

@@ -21,7 +21,7 @@ from askance.core.extensions import find_extension, known_names
 from askance.core.trace import AnyEvent
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import NO_ANSWER
-from askance.evaluation.metrics import answers, evidence
+from askance.evaluation.metrics import answers
 from askance.evaluation.run.readings import AnswerReading
 
 Reads = Literal["short answer", "text", "citations", "trace"]
@@ -82,9 +82,9 @@ _ROWS = (
     Metric(answers.rouge_l, "text", package="rouge_score", extra="eval"),
     Metric(answers.rouge_lsum, "text", package="rouge_score", extra="eval"),
     Metric(answers.str_em, "text", takes_example=True),
-    Metric(evidence.citation_precision, "citations", takes_example=True),
-    Metric(evidence.citation_recall, "citations", takes_example=True),
-    Metric(evidence.supporting_recall, "trace", takes_example=True, counts_passages=True),
+    Metric(answers.citation_precision, "citations", takes_example=True),
+    Metric(answers.citation_recall, "citations", takes_example=True),
+    Metric(answers.supporting_recall, "trace", takes_example=True, counts_passages=True),
 )
 METRICS: Mapping[str, Metric] = {each.name: each for each in _ROWS}
 DEFAULT_METRICS = (

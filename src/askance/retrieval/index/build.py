@@ -254,12 +254,7 @@ class _Build:
         digest, entry = content_digest(change), documents.at(change.path, change.id)
         if entry is not None and entry.digest == digest:
             return entry.id, "unchanged"
-        if entry is None:
-            id, number, outcome = documents.free_id(change.id), None, "added"
-        else:
-            self._remove(entry)
-            id, number, outcome = entry.id, entry.number, "updated"
-        self._add(change, id, digest, number)
+        id, outcome = self._store(change, digest, entry)
         self.outcomes[outcome] += 1
         return id, outcome
 
@@ -322,24 +317,28 @@ class _Build:
         documents = self._transaction.documents
         entry = documents.find(document, digest)
         if entry is None:
-            self._add(document, documents.free_id(document.id), digest)
-            return "added"
+            return self._store(document, digest, None)[1]
         is_seen = documents.is_seen(entry)
         has_moved = entry.path != document.path and not is_seen and not Path(entry.path).exists()
         if entry.digest == digest and not has_moved:
             documents.mark_seen(entry.number)
             return "duplicates" if is_seen else "unchanged"
-        self._remove(entry)
-        self._add(document, entry.id, digest, entry.number)
-        return "updated"
+        return self._store(document, digest, entry)[1]
 
-    def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
+    def _store(self, document: Document, digest: bytes, entry: DocumentEntry | None) -> tuple[str, str]:
+        """Add a document, in place of `entry` if there is one, and return its id and the outcome."""
+        if entry is None:
+            id, number, outcome = self._transaction.documents.free_id(document.id), None, "added"
+        else:
+            self._remove(entry)
+            id, number, outcome = entry.id, entry.number, "updated"
         named = dataclasses.replace(document, id=id)
         passages = tuple(cut_passages(named, self._transaction.chunking))
         added = self._transaction.documents.add(document, id, digest, len(passages), number)
         self._transaction.lexical.add(id, passages, *added)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
+        return id, outcome
 
     def _remove(self, entry: DocumentEntry) -> None:
         self._transaction.lexical.remove(entry.id)

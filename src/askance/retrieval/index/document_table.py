@@ -299,13 +299,13 @@ class DocumentTable:
         """
         return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
 
-    def segments(self) -> list[VectorSegment]:
-        """Return the segments that are in use."""
+    def segment(self) -> VectorSegment:
+        """Return the segment that is in use, or the first one, still empty, if there are no vectors."""
         query = (
-            "SELECT segment, sum(passages), max(first_row + passages) FROM vectors"
-            " JOIN documents ON number = document GROUP BY segment ORDER BY segment"
+            "SELECT coalesce(max(segment), 1), coalesce(sum(passages), 0),"
+            " coalesce(max(first_row + passages), 0) FROM vectors JOIN documents ON number = document"
         )
-        return [VectorSegment(*row) for row in self._database.execute(query)]
+        return VectorSegment(*self._database.execute(query).fetchone())
 
     def encoded_in(self, segment: int) -> Iterator[DocumentEntry]:
         """Yield the documents whose vectors are in a segment, in row order.

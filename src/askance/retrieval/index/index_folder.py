@@ -168,16 +168,14 @@ def read_manifest(folder: Path) -> Manifest:
         format, version = content.pop("format"), int(content.pop("schema_version"))
         if format != FORMAT:
             raise BadIndex(f"{folder} holds no askance index, but one of format {format!r}.")
-        if version > SCHEMA_VERSION:
-            raise BadIndex(
-                f"the index {folder} has schema version {version}, this askance reads up to "
-                f"{SCHEMA_VERSION}: upgrade askance, or build the index again in another folder."
+        if version != SCHEMA_VERSION:
+            which, upgrade = (
+                ("a later", "upgrade askance, or ") if version > SCHEMA_VERSION else ("an earlier", "")
             )
-        if version < SCHEMA_VERSION:
             raise BadIndex(
-                f"the index {folder} was built by an earlier version of askance (schema version {version}; "
-                f"this version reads {SCHEMA_VERSION}): delete the folder and build the index again with "
-                f"`askance index DOCS --out {folder}`."
+                f"the index {folder} was built by {which} version of askance (schema version {version}; "
+                f"this version reads {SCHEMA_VERSION}): {upgrade}delete the folder and build the index again "
+                f"with `askance index DOCS --out {folder}`."
             )
         analysis, chunking = Analysis(**content.pop("analysis")), Chunking(**content.pop("chunking"))
         encoder = content.pop("encoder")

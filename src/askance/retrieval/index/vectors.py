@@ -5,28 +5,25 @@
 Rows are only ever appended to a segment. A later generation links to the same file and appends after all
 existing rows, because an earlier generation may use rows that the later one does not. The document table
 records which rows are in use, so rows that a killed build wrote after its last commit are dead. A generation
-has one segment, but earlier versions of askance wrote several.
+has one segment; when it is compacted, its rows move to the next one.
 """
 
 import os
 import threading
-from heapq import nlargest
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
-from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, VectorSegment
+from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable
 from askance.retrieval.index.field_columns import Selection
 from askance.retrieval.index.passages import passage_id
 from askance.storage.durable_files import sync
 
 _LENGTH_TOLERANCE = 1e-3
 _BLOCK_ROWS = 16_384
-
-RowAddress = tuple[int, int]
-"""The number of a segment and the index of a row in that segment."""
 
 
 class VectorWriter:
@@ -43,10 +40,10 @@ class VectorWriter:
         folder.mkdir(exist_ok=True)
         self.dimensions = dimensions
         self._folder, self._documents = folder, documents
-        segments = documents.segments()
-        for segment in segments:
+        segment = documents.segment()
+        if segment.end:
             map_rows(segment_path(folder, segment.number), segment.end, dimensions)
-        self._append_to(segments[-1].number if segments else 1)
+        self._append_to(segment.number)
 
     def add(self, vectors: NDArray[np.float32], document: DocumentEntry | None) -> None:
         """Append rows.
@@ -68,25 +65,24 @@ class VectorWriter:
         sync(self._folder)
 
     def compact(self) -> None:
-        """Copy the rows in use to a new segment if most rows are dead or there are several segments."""
+        """Copy the rows in use to a new segment if most rows are dead."""
         self._file.flush()
-        segments = self._documents.segments()
-        num_live = sum(segment.live for segment in segments)
-        if len(segments) <= 1 and 2 * num_live >= self._num_rows:
+        segment = self._documents.segment()
+        if 2 * segment.live >= self._num_rows:
             return
         self._file.close()
         # The file may exist: a killed build left it, or only an earlier generation uses it.
         segment_path(self._folder, self._segment + 1).unlink(missing_ok=True)
         self._append_to(self._segment + 1)
-        for segment in segments:
+        if segment.end:
             rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
             for document in self._documents.encoded_in(segment.number):
                 self.add(rows[document.first_row : document.first_row + document.passages], document)
 
     def remove_unused(self) -> None:
         """Remove the segments that are not in use."""
-        kept = {segment_path(self._folder, segment.number) for segment in self._documents.segments()}
-        for path in {*self._folder.iterdir()} - kept:
+        segment = self._documents.segment()
+        for path in {*self._folder.iterdir()} - {segment_path(self._folder, segment.number)}:
             path.unlink()
         sync(self._folder)
 
@@ -121,51 +117,46 @@ class FlatIndex:
         self._documents = DocumentTable(documents, is_finished=True)
         # Two threads must not use one SQLite connection at the same time.
         self._lock = threading.Lock()
-        segments = self._documents.segments()
-        self._parts = [(segment.number, *self._open(folder, segment)) for segment in segments]
-        self.num_vectors = sum(segment.live for segment in segments)
+        segment = self._documents.segment()
+        self._segment, self.num_vectors = segment.number, segment.live
+        path = segment_path(folder, segment.number)
+        self._rows = np.zeros((0, dimensions), dtype=np.float32)
+        if segment.end:
+            self._rows = np.asarray(map_rows(path, segment.end, dimensions))
+        # The number of each row's document; -1 for a dead row.
+        self._owners = np.full(segment.end, -1, dtype=np.int32)
+        for document in self._documents.encoded_in(segment.number):
+            self._owners[document.first_row : document.first_row + document.passages] = document.number
+        check_rows(self._rows, str(path), self._owners < 0)
 
     def search(
         self, query: NDArray[np.float32], limit: int, selection: Selection | None = None
-    ) -> list[tuple[float, RowAddress]]:
-        """Return the scores (inner products) and addresses of the `limit` best vectors, best first.
+    ) -> list[tuple[float, int]]:
+        """Return the scores (inner products) and rows of the `limit` best vectors, best first.
 
         Args:
             query: A vector of shape [dimensions].
             selection: The documents whose vectors to search; None searches all.
         """
-        best: list[tuple[float, RowAddress]] = []
-        for segment, rows, owners in self._parts:
-            with np.errstate(all="ignore"):  # dead rows may hold anything
-                scores = rows @ query
-            # The owner of a dead row is -1, and the last element of `is_selected` is false.
-            is_searched = owners >= 0 if selection is None else selection.is_selected[owners]
-            scores[~is_searched] = -np.inf
-            num_top = min(limit, int(is_searched.sum()))
-            top_rows = np.argpartition(scores, -num_top)[-num_top:] if num_top else np.empty(0, dtype=int)
-            best += ((float(scores[row]), (segment, row)) for row in top_rows.tolist())
-        return nlargest(limit, best, key=lambda scored: scored[0])
+        with np.errstate(all="ignore"):  # dead rows may hold anything
+            scores = self._rows @ query
+        # The owner of a dead row is -1, and the last element of `is_selected` is false.
+        is_searched = self._owners >= 0 if selection is None else selection.is_selected[self._owners]
+        scores[~is_searched] = -np.inf
+        num_top = min(limit, int(is_searched.sum()))
+        top_rows = np.argpartition(scores, -num_top)[-num_top:].tolist() if num_top else []
+        return sorted(((float(scores[row]), row) for row in top_rows), key=itemgetter(0), reverse=True)
 
-    def ids_at(self, address: RowAddress) -> tuple[str, str]:
-        """Return the document id and the passage id at an address that `search` returned.
+    def ids_at(self, row: int) -> tuple[str, str]:
+        """Return the document id and the passage id of a row that `search` returned.
 
         Raises:
             DamagedIndex, sqlite3.Error: The document table is damaged.
         """
         with self._lock:
-            document = self._documents.encoded_at(*address)
-        number = address[1] - document.first_row + 1
+            document = self._documents.encoded_at(self._segment, row)
+        number = row - document.first_row + 1
         return document.id, passage_id(document.id, number, document.passages)
-
-    def _open(self, folder: Path, segment: VectorSegment) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the rows of a segment, and the number of each row's document; -1 for a dead row."""
-        path = segment_path(folder, segment.number)
-        rows = np.asarray(map_rows(path, segment.end, self.dimensions))
-        owners = np.full(segment.end, -1, dtype=np.int32)
-        for document in self._documents.encoded_in(segment.number):
-            owners[document.first_row : document.first_row + document.passages] = document.number
-        check_rows(rows, str(path), owners < 0)
-        return rows, owners
 
 
 def segment_path(folder: Path, segment: int) -> Path:
