@@ -17,9 +17,7 @@ def asked(run, sample_index, tmp_path, monkeypatch):
     path.write_text(4 * (json.dumps({"text": f" {REPLY}"}) + "\n"))
 
     def ask(logit, *words, command="ask", question=(QUESTION,)):
-        monkeypatch.setattr(
-            "askance.configuration.loaders.load_reranker", lambda spec: ScriptedReranker(logit)
-        )
+        monkeypatch.setattr("askance.configuration.build.load_reranker", lambda spec: ScriptedReranker(logit))
         model = ("--model", f"scripted:{path}", "--method", "single", "--index", sample_index)
         return run(command, *question, *model, *words)
 

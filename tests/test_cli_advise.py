@@ -81,7 +81,7 @@ def advise(run, docs, tmp_path, monkeypatch):
         monkeypatch.setattr("askance.cli.advise.load_models", load or Writer())
         monkeypatch.setattr("askance.cli.advise.load_encoder", missing)
         monkeypatch.setattr("askance.cli.advise.load_reranker", scripted)
-        monkeypatch.setattr("askance.configuration.loaders.load_reranker", scripted)
+        monkeypatch.setattr("askance.configuration.build.load_reranker", scripted)
         monkeypatch.setattr(trial, "CANDIDATES", FEW)
         given = ("--docs", docs, "--out", tmp_path / "advice", "--model", "scripted", "--questions", "16")
         code, out, err = run("advise", *given, *words, columns=200)

@@ -163,7 +163,7 @@ def test_what_no_value_tried_gave_is_told(run, questions, sample_index, monkeypa
 def test_presets_are_listed(run):
     code, out, _ = run("presets")
     assert code == 0
-    for word in ("bundled", "llama2-13b-chat/hotpotqa", "dragin paper", "threshold=1.2, query_top=35"):
+    for word in ("bundled", "llama2-13b-chat/hotpotqa", "dragin_paper", "threshold=1.2, query_top=35"):
         assert word in out
 
 

@@ -68,7 +68,7 @@ def test_sources_shows_the_cited_passages(chat):
 def test_the_method_changes_and_the_earlier_turns_stay(chat):
     code, out, err = chat(FIRST, "/method closed_book max_tokens=64", SECOND, "/sources")
     assert (code, err) == (0, "")
-    assert "closed_book (default, max_tokens=64) · scripted · bm25" in out
+    assert "closed_book(max_tokens=64) · scripted · bm25" in out
     assert "so it is asked as: Where was Ingmar Bergman born?" in " ".join(out.split())
     assert out.splitlines()[-1] == "the last answer cites no passage"
     assert "0 searches" in out

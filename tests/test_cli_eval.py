@@ -51,7 +51,7 @@ def test_what_is_shown_at_the_end(evaluate, rhine, tmp_path):
     assert code == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[:3] == [
-        "closed_book (default) scripted, 3 questions of jsonl",
+        "closed_book scripted, 3 questions of jsonl",
         "metric mean 95 % interval questions",
         "exact_match 0.333 0.000 to 1.000 3",
     ]
@@ -213,7 +213,7 @@ def test_a_grid_with_a_metric_that_applies_to_no_question(run, questions, rhine,
     )
     code, out, _ = run("grid", path, "--out", tmp_path / "out")
     assert code == 0
-    assert "rivers/fake/closed_book closed_book (default) 1 failed, 3 – 0.00" in " ".join(out.split())
+    assert "rivers/fake/closed_book closed_book 1 failed, 3 – 0.00" in " ".join(out.split())
 
 
 def test_questions_without_golds_and_with_letters_go_all_the_way(run, tmp_path, monkeypatch):

@@ -100,7 +100,7 @@ def test_bad_input_of_judge_writes_nothing(run, life, given, expected):
 def test_a_model_that_judges_no_entailment(run, long):
     code, out, err = run("judge", long, "--citations", "bundled")
     assert (code, out) == (2, "")
-    assert "model 'bundled' judges no entailment" in words(err)
+    assert "unknown entailment 'bundled'" in words(err)
     _, _, err = run("judge", "absent", "--citations", "scripted")
     assert "absent holds no run" in words(err)
 

@@ -48,7 +48,13 @@ def engine(method=None, logit=5.0, passages=(PISA, BONN), **fields):
     return Engine(method or Single(), {"answer": model}, ScriptedRetriever(passages), **fields)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "closed_book"])
+SPECIAL = ("dragin_paper", "selfrag_authors")
+"""Methods that need other signals than those of the scripted model here."""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS if not name.startswith("closed_book") and name not in SPECIAL]
+)
 def test_every_method_that_searches_abstains_where_no_passage_supports_its_answer(name):
     supported = engine(make_method(name), 5.0).ask("Where does the leaning tower stand?")
     unsupported = engine(make_method(name), -5.0).ask("Where does the leaning tower stand?")

@@ -96,7 +96,7 @@ def test_the_wheel_is_the_package_and_nothing_else(built):
     assert names == files_of_the_package()
     needed = (
         "sample/corpus.jsonl",
-        "prompts/hotpotqa.toml",
+        "configuration/prompt_sets/hotpotqa.toml",
         "models/reader/adapter_model.safetensors",
         "models/selfrag/adapter_model.safetensors",
         "models/selfrag/added_tokens.json",

@@ -13,11 +13,11 @@ from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
 from askance.cli.main import app
-from askance.configuration.build import profiles_of
-from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, MODELS, PROMPT_SETS, parse_spec
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, MODELS, PROMPT_SETS
 from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
 from askance.configuration.prompts import open_prompts
+from askance.core.spec import parse_spec
 from askance.core.trace import EVENT_TYPES
 from askance.evaluation.datasets import DATASETS, read_dataset
 from askance.evaluation.judging.citations import citation_scores
@@ -113,7 +113,7 @@ def test_other_lines_of_the_first_minutes_name_what_there_is():
     assert others == {"make", "python3", "pip", "ollama", "vllm"}
     assert extras == {"dense", "remote"}
     assert extras <= project["optional-dependencies"].keys()
-    assert {parse_spec(spec)[1].partition("@")[2] for spec in specs} == {
+    assert {parse_spec(spec).place.partition("@")[2] for spec in specs} == {
         "http://localhost:11434/v1", "http://localhost:8000/v1",
     }  # fmt: skip
 
@@ -134,11 +134,14 @@ def test_the_first_two_commands_are_demo_and_test():
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", METHODS)
+PAGES = sorted({name.removesuffix("_authors").removesuffix("_paper") for name in METHODS})
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_method_has_a_page_with_its_parameters(name):
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", page, flags=re.MULTILINE))
-    readings = list(profiles_of(name).values()) or [method_class(name)]
+    readings = [method_class(each) for each in METHODS if each in (name, f"{name}_paper", f"{name}_authors")]
     every = [field for cls in reversed(readings) for field in dataclasses.fields(cls)]
     parameters = {field.name: str(field.default) for field in every}
     assert rows == {
@@ -152,9 +155,8 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
-    for (method, profile), parameters in preset.entries.items():
-        settings = {"profile": profile} if profile else {}
-        assert preset.parameters(type(make_method(method, settings)), settings) == parameters
+    for method, parameters in preset.entries.items():
+        assert preset.parameters(type(make_method(method)), {}) == parameters
 
 
 def test_the_grid_of_the_documents_can_be_read(tmp_path):

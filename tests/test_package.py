@@ -15,7 +15,8 @@ def test_exported_names():
         "Encoder", "Engine", "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit",
         "InputError", "Method", "Model", "Needs", "Parameters", "Passage", "Question", "QuestionRewriter",
         "Raw", "Reranker", "Result", "Retriever", "Run", "Sampling", "Scored", "Span", "Token", "Trace",
-        "Turn", "Usage", "Want", "__version__", "open_engine", "parameter", "read_config",
+        "Turn", "Usage", "Want", "__version__", "checked_dataclass", "implements", "open_engine", "parameter",
+        "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None

@@ -1,7 +1,6 @@
 """A method, a retriever, a model, a dataset and a metric for askance."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import exp
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +19,7 @@ from askance import (
     Sampling,
     Span,
     Want,
+    checked_dataclass,
     parameter,
 )
 from askance.core.parameters import SearchParameter
@@ -27,7 +27,7 @@ from askance.core.types import GenerateRequest
 from askance.models.scripted import Reply, ScriptedModel
 
 
-@dataclass(frozen=True)
+@checked_dataclass()
 class Doubting(Parameters):
     """Answer without passages, then again with passages if a token of the first answer is improbable."""
 

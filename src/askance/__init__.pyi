@@ -13,6 +13,7 @@ from askance.core.errors import AskanceError as AskanceError
 from askance.core.errors import InputError as InputError
 from askance.core.extensions import implements as implements
 from askance.core.parameters import Parameters as Parameters
+from askance.core.parameters import checked_dataclass as checked_dataclass
 from askance.core.parameters import parameter as parameter
 from askance.core.ports import Encoder as Encoder
 from askance.core.ports import Entailment as Entailment

@@ -3,21 +3,18 @@ from typing import Literal
 
 import pytest
 
-from askance.core.errors import ParameterError, UnknownName
+from askance.core.errors import InputError, ParameterError, UnknownName
 from askance.core.parameters import (
     Parameters,
+    checked_dataclass,
     describe_type,
     name_of,
     parameter,
     parse_parameters,
-    short_repr,
 )
-from askance.methods.dragin.method import Dragin
-from askance.reproductions.baselines import FlareToken
-from askance.reproductions.dragin import DraginAuthors
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass()
 class Dials(Parameters):
     passages: int = parameter(3, "passages per search", at_least=1, at_most=100)
     theta: float = parameter(0.8, "threshold", at_least=0, at_most=1)
@@ -92,12 +89,16 @@ def test_types_are_described_as_a_user_writes_them():
     assert describe_type(bool) == "true or false"
 
 
-def test_a_short_repr_has_what_is_not_at_its_default():
-    assert short_repr(Dials()) == "dials"
-    assert short_repr(Dials(theta=0.5, layout="chat")) == "dials (theta=0.5, layout=chat)"
+def test_the_repr_is_a_specification_with_what_is_not_at_its_default():
+    assert repr(Dials()) == "dials"
+    changed = Dials(theta=0.5, layout="chat", is_fast=False)
+    assert repr(changed) == "dials(theta=0.5, is_fast=false, layout=chat)"
 
 
-def test_a_short_repr_tells_the_profile_of_a_method_that_has_several():
-    assert short_repr(Dragin()) == "dragin (default)"
-    assert short_repr(DraginAuthors(passages=5)) == "dragin (code, passages=5)"
-    assert short_repr(FlareToken()) == "flare_token (code)"
+def test_a_dataclass_that_checks_nothing_is_refused():
+    @dataclass(frozen=True)
+    class Plain(Parameters):
+        passages: int = parameter(3, "passages per search", at_least=1)
+
+    with pytest.raises(InputError, match=r"Plain is a dataclass of the standard library.*checked_dataclass"):
+        Plain()

@@ -28,7 +28,7 @@ from askance.configuration.presets import shipped
 from askance.configuration.prompts import open_airrag_prompts, open_prompts, prompts_toml
 from askance.core.errors import InputError
 from askance.core.extensions import known_names, packages_of_plugins, passed_over
-from askance.core.parameters import describe_type, name_of, parameter_range
+from askance.core.parameters import describe_type, parameter_range
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
@@ -88,7 +88,10 @@ def methods(
 
 def _list_methods(known_methods: Iterable[str]) -> None:
     rows: list[Row] = []
+    variants = [name for name in METHODS if name.endswith(("_paper", "_authors"))]
     for known in known_methods:
+        if known in variants:
+            continue
         shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
         try:
             method = make_method(known)
@@ -98,9 +101,10 @@ def _list_methods(known_methods: Iterable[str]) -> None:
         needs = ", ".join(_needs(method.needs)) or "any model"
         rows.append((shown, method_attribute(method, "searches"), needs))
     _list("methods", ("method", "searches", "needs of its model"), rows, METHODS)
-    bare = [known for known in METHODS if not make_method(known).needs.retriever]
+    bare = [known for known in METHODS if known not in variants and not make_method(known).needs.retriever]
     notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     notes += [
+        f"Variants by the paper and the authors' code: {', '.join(variants)}.",
         f"All methods except {', '.join(bare)} search: they need an index.",
         "Show a method with its parameters: askance methods NAME",
     ]
@@ -112,11 +116,12 @@ def _show_method(name: str) -> None:
     summary = (method.__doc__ or "").strip().split("\n\n")[0]
     wanted = [f"{need} ({NEEDS[need]})" if need in NEEDS else need for need in _needs(method.needs)]
     wanted += ["an index"] * method.needs.retriever
+    page = name.removesuffix("_authors").removesuffix("_paper")  # variants share the page of their method
     rows = {
         "searches": method_attribute(method, "searches"),
         "needs": "; ".join(wanted) or "any model",
         "paper": method_attribute(method, "paper"),
-        "page": f"docs/methods/{name_of(type(method))}.md" if name in METHODS else "",
+        "page": f"docs/methods/{page}.md" if name in METHODS else "",
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     out.print(plain_table((), [(fact, value) for fact, value in rows.items() if value]))
@@ -137,7 +142,7 @@ def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
         of_type = describe_type(hint)
         values = of_type + (bounds if math.isfinite(low) else "")
-        yield field.name, shown, f"{field.metadata.get('help', '')} ({values})"
+        yield field.name, shown, f"{field.metadata.get('description', '')} ({values})"
 
 
 def _needs(needs: Needs) -> list[str]:

@@ -37,4 +37,4 @@ def _parameter_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any
     schema = {"type": "string"} if is_record else TypeAdapter(hint).json_schema()
     bounds = zip(("minimum", "maximum"), parameter_range(field), strict=True)
     schema |= {name: bound for name, bound in bounds if math.isfinite(bound)}
-    return {**schema, "description": field.metadata.get("help", ""), "default": default}
+    return {**schema, "description": field.metadata.get("description", ""), "default": default}

@@ -11,9 +11,8 @@ askance. A user's file (`askance calibrate --out`) contains one preset. Both are
     [flare]
     search_below = 0.35
 
-A preset is the weakest source of parameters. Its calibrated parameter, such as a threshold, is valid only
-with the words and truth values of the same preset, so it is left out if the user changes one of these. A
-preset is data: it names no code (see `trust`).
+A preset is the weakest source of parameters. Its calibrated parameter, such as a threshold, is left out if
+the user changes a parameter that it depends on. A preset is data: it names no code (see `trust`).
 """
 
 import json
@@ -61,12 +60,12 @@ class Preset:
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
-        words = (name for name, value in parameters.items() if isinstance(value, str | bool))
         calibrated = search_parameter(cls)
-        if calibrated is not None and any(
-            given.get(name, parameters[name]) != parameters[name] for name in words
-        ):
-            parameters.pop(calibrated.name, None)
+        if calibrated is not None:
+            valid_with = {name: parameter_field(cls, name).default for name in calibrated.belongs_to}
+            valid_with |= {name: value for name, value in parameters.items() if isinstance(value, str | bool)}
+            if any(given.get(name, value) != value for name, value in valid_with.items()):
+                parameters.pop(calibrated.name, None)
         return {name: value for name, value in parameters.items() if name not in given}
 
     def entry(self, method: str) -> Mapping[str, Any]:

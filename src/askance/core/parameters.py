@@ -109,6 +109,13 @@ class Parameters:
         except ValidationError as error:
             raise parameter_error(cls, error) from None
 
+    def __post_init__(self) -> None:
+        if "__pydantic_validator__" not in vars(type(self)):
+            raise InputError(
+                f"{type(self).__name__} is a dataclass of the standard library, which checks no parameter: "
+                "decorate it with @askance.checked_dataclass() instead."
+            )
+
     def __repr__(self) -> str:
         return str(method_spec(self))
 
@@ -212,7 +219,7 @@ def parameter_error(cls: type[Any], error: ValidationError) -> InputError:
         field, value = parameter_field(cls, name), first["input"]
         low, high = parameter_range(field)
         expected = describe_type(get_type_hints(cls)[name])
-        if first["type"] in ("greater_than_equal", "less_than_equal") and value == value:
+        if first["type"] in ("greater_than_equal", "less_than_equal") and low > -math.inf:
             expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
         explained = ParameterError(f"parameter {name}={value!r} of {owner_of(cls)}: expected {expected}.")
     explained.setting = f"parameters.{name}"

@@ -72,7 +72,7 @@ def parse_spec(text: str) -> Spec:
     for pair in filter(None, query.split("&")):
         option, equals, value = pair.partition("=")
         if not equals or not value or option in options:
-            problem = "give it one value" if option in options else f"write {option or 'option'}=VALUE"
+            problem = f"give {option or 'an option'} one value, such as {option or 'option'}=…"
             raise _flaw(text, text.rindex(pair), problem)
         options[option] = value
     return Spec(kind, place, options)

@@ -275,56 +275,18 @@ def test_variables_that_are_no_settings_are_left_alone(project, monkeypatch, tmp
     assert (str(config.cache), config.index) == ("kept.sqlite", None)
 
 
-PAPER = "llama2-13b-chat/hotpotqa"
-"""A preset with θ, max_tokens and query_top for DRAGIN by the paper."""
-
-
-@pytest.mark.parametrize(
-    ("of_file", "variables", "flags", "left"),
-    [
-        ("", {}, {"preset": PAPER}, {"heads": "mean"}),
-        ("", {"PRESET": PAPER}, {}, {"heads": "mean"}),
-        ("", {"PRESET": PAPER, "SET__THRESHOLD": "3"}, {}, {"heads": "mean", "threshold": "3"}),
-        ("", {"SET__THRESHOLD": "3"}, {"preset": PAPER}, {"heads": "mean"}),
-        ("", {"PRESET": PAPER}, {"parameters": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
-        ("", {}, {"preset": PAPER, "parameters": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
-        ("", {}, {}, {"heads": "mean", "threshold": 2, "max_tokens": 9, "trigger": "token_probability"}),
-        (
-            f"preset = '{PAPER}'\n",
-            {"PRESET": ""},
-            {"parameters": {"query_top": "5"}},
-            {
-                "heads": "mean",
-                "threshold": 2,
-                "max_tokens": 9,
-                "trigger": "token_probability",
-                "query_top": "5",
-            },
-        ),
-    ],
-)
-def test_a_preset_wins_over_parameters_further_down(project, monkeypatch, of_file, variables, flags, left):
-    parameters = (
-        "profile = 'paper', heads = 'mean', threshold = 2, max_tokens = 9, trigger = 'token_probability'"
-    )
-    project(f"{of_file}method = 'dragin'\nset = {{ {parameters} }}\n")
-    for name, value in variables.items():
-        monkeypatch.setenv(f"ASKANCE_{name}", value)
-    assert read_config(flags).config.parameters == {"profile": "paper", **left}
-
-
-def test_a_preset_wins_over_the_parameters_of_members_further_down(project, tmp_path):
+def test_a_preset_is_weaker_than_every_other_source(project, monkeypatch, tmp_path):
     (tmp_path / "mine.toml").write_text(
-        "[single.default]\npassages = 2\n[blender]\nl_max = 900\n", encoding="utf-8"
+        "[single]\npassages = 2\nmax_tokens = 9\nl_max = 900\n[blender]\nl_max = 900\n", encoding="utf-8"
     )
-    project(
-        "method = 'blender'\n[set]\nl_max = 800\nmethods = 'single,more=single'\nsingle = {passages = 7}\n"
-    )
-    found = read_config({"preset": str(tmp_path / "mine.toml")})
-    assert found.config.parameters == {"methods": "single,more=single"}
-    made = found.config.make()
-    assert {name: each.passages for name, each in made.methods.named} == {"single": 2, "more": 2}
-    assert made.l_max == 900
+    project("method = 'single'\nset = { passages = 7 }\n")
+    monkeypatch.setenv("ASKANCE_SET__L_MAX", "800")
+    made = read_config({"preset": str(tmp_path / "mine.toml")}).config.make()
+    assert (made.passages, made.l_max, made.max_tokens) == (7, 800, 9)
+    project("method = 'blender'\n[set]\nmethods = 'single,more=single'\nsingle = {passages = 7}\n")
+    made = read_config({"preset": str(tmp_path / "mine.toml")}).config.make()
+    assert {name: each.passages for name, each in made.methods.named} == {"single": 7, "more": 2}
+    assert (made.l_max, [each.l_max for _, each in made.methods.named]) == (800, [None, None])
 
 
 def test_the_parameters_of_members_are_values_of_their_own(project, monkeypatch):
@@ -344,8 +306,8 @@ def test_a_preset_that_can_not_be_read_is_told_by_what_asks_a_method(project, ru
     assert (code, "error: ASKANCE_PRESET: unknown preset 'nope'" in err) == (2, True), err
 
 
-def test_a_run_repeats_what_a_preset_decided(project, run, sample_index, tmp_path):
-    project("method = 'flare'\nset.search_below = 0.9\nmodel = 'scripted'\n")
+def test_a_run_repeats_what_a_preset_gave(project, run, sample_index, tmp_path):
+    project("method = 'flare'\nmodel = 'scripted'\n")
     (tmp_path / "mine.toml").write_text("[flare]\nsearch_below = 0.3\n", encoding="utf-8")
     given = ("--index", sample_index, "--trace", tmp_path / "why.jsonl")
     code, _, err = run("ask", "Where?", *given, "--preset", tmp_path / "mine.toml")
@@ -457,7 +419,10 @@ def test_objects_stand_wherever_names_do(tmp_path):
     result = engine.ask("Who?")
     assert result.answer.text == "Who?Who?"
     stored = result.trace.events[0].config
-    assert (stored["method"], stored["parameters"]) == ("tests.test_config:Echo", {"times": 2})
+    assert (stored["method"], stored["parameters"]) == (
+        "tests.configuration.test_settings:Echo",
+        {"times": 2},
+    )
     assert stored["models"] == {"answer": {"object": ScriptedModel().name}}
     assert open_engine(method=Echo(), model="scripted", parameters={"times": "3"}).method == Echo(3)
 

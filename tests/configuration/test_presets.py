@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from askance.configuration.build import read_settings, with_preset
 from askance.configuration.methods import make_method
 from askance.configuration.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import open_engine
-from askance.core.errors import AskanceError, ParameterError, PresetError, UnknownName
+from askance.core.errors import AskanceError, PresetError, UnknownName
+from askance.core.parameters import changed_parameters
 from askance.methods.flare import Flare
 from tests.models.tiny import save_adapter
 
@@ -24,15 +24,19 @@ HOTPOT = "llama2-13b-chat/hotpotqa"
 
 
 def filled(method, preset, **settings):
-    return make_method(method, with_preset(method, settings, "scripted", preset))
+    return make_method(method, settings, model="scripted", preset=preset)
+
+
+def changed(method, settings, model, preset):
+    """The parameters of a method that a preset, a reader's prompts or the settings change."""
+    return changed_parameters(make_method(method, settings, model=model, preset=preset))
 
 
 @pytest.mark.parametrize("name", shipped())
 def test_everything_that_ships_fits_its_method(name):
     preset = shipped()[name]
-    for (method, profile), parameters in preset.entries.items():
-        settings = {"profile": profile} if profile else {}
-        assert preset.parameters(type(make_method(method, settings)), settings) == parameters
+    for method, parameters in preset.entries.items():
+        assert preset.parameters(type(make_method(method)), {}) == parameters
 
 
 def test_the_paper_s_table_is_whole():
@@ -40,25 +44,24 @@ def test_the_paper_s_table_is_whole():
              for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
     assert set(shipped()) == {*names, *OF_MODELS, *AIRRAG, *EFFORT}
     for name in names:
-        known = {*shipped()[name].entries}
-        assert known == {("dragin", "paper"), ("dragin", "code"), ("flare_token", "code")}
+        assert {*shipped()[name].entries} == {"dragin_paper", "dragin_authors", "flare_token"}
 
 
 @pytest.mark.parametrize(
-    ("name", "profile", "threshold", "query_top", "max_tokens"),
+    ("name", "method", "threshold", "query_top", "max_tokens"),
     [
-        ("llama2-13b-chat/2wikimultihopqa", "paper", 0.6, 25, 64),
-        ("llama2-13b-chat/2wikimultihopqa", "code", 0.8, 25, 64),
-        (HOTPOT, "code", 1.2, 35, 100),
-        ("llama2-7b-chat/iirc", "paper", 1.3, 35, 128),
-        ("llama2-7b-chat/iirc", "code", 0.6, 35, 128),
-        ("vicuna-13b-v1.5/strategyqa", "code", 1.5, 25, 100),
+        ("llama2-13b-chat/2wikimultihopqa", "dragin_paper", 0.6, 25, 64),
+        ("llama2-13b-chat/2wikimultihopqa", "dragin_authors", 0.8, 25, 64),
+        (HOTPOT, "dragin_authors", 1.2, 35, 100),
+        ("llama2-7b-chat/iirc", "dragin_paper", 1.3, 35, 128),
+        ("llama2-7b-chat/iirc", "dragin_authors", 0.6, 35, 128),
+        ("vicuna-13b-v1.5/strategyqa", "dragin_authors", 1.5, 25, 100),
     ],
 )
-def test_the_profile_decides_between_the_table_and_the_configurations(
-    name, profile, threshold, query_top, max_tokens
+def test_the_values_of_the_table_and_of_the_authors_configurations(
+    name, method, threshold, query_top, max_tokens
 ):
-    dragin = filled("dragin", name, profile=profile)
+    dragin = filled(method, name)
     assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (threshold, query_top, max_tokens)
 
 
@@ -87,55 +90,36 @@ def test_the_variant_of_flare_in_the_same_configurations():
 
 
 def test_what_is_set_explicitly_stays():
-    dragin = filled("dragin", HOTPOT, profile="paper", threshold="0.7", max_tokens=20)
+    dragin = filled("dragin_paper", HOTPOT, threshold="0.7", max_tokens=20)
     assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (0.7, 35, 20)
 
 
 def test_a_threshold_is_left_out_where_the_words_beside_it_are_others():
-    plain = make_method("dragin", {"profile": "paper"}).threshold
-    dragin = filled("dragin", HOTPOT, profile="paper", trigger="every_sentence")
-    assert (dragin.threshold, dragin.query_top) == (plain, 35)
-    assert filled("dragin", HOTPOT, profile="paper", trigger="rind").threshold == 1.2
+    dragin = filled("dragin_paper", HOTPOT, trigger="every_sentence")
+    assert (dragin.threshold, dragin.query_top) == (make_method("dragin_paper").threshold, 35)
+    assert filled("dragin_paper", HOTPOT, trigger="rind").threshold == 1.2
 
 
-@pytest.mark.parametrize("profile", ["default", "paper", "code"])
-def test_a_threshold_without_words_beside_it_is_the_default_trigger_s(tmp_path, profile):
+@pytest.mark.parametrize("method", ["dragin", "dragin_paper", "dragin_authors"])
+def test_a_threshold_without_words_beside_it_is_the_default_trigger_s(tmp_path, method):
     path = tmp_path / "p.toml"
-    path.write_text(f"[dragin.{profile}]\nthreshold = 0.6\nquery_top = 30\n")
-    other = filled("dragin", path, profile=profile, trigger="token_probability")
+    path.write_text(f"[{method}]\nthreshold = 0.6\nquery_top = 30\n")
+    other = filled(method, path, trigger="token_probability")
     assert (other.threshold, other.query_top) == (None, 30)
     assert other.theta < 0.6
-    if profile == "code":
-        assert filled("dragin", path, profile=profile, doubt="surprise").threshold is None
-    assert filled("dragin", path, profile=profile).threshold == 0.6
-    assert filled("dragin", path, profile=profile, trigger="rind").threshold == 0.6
+    assert filled(method, path).threshold == filled(method, path, trigger="rind").threshold == 0.6
 
 
 def test_a_threshold_of_another_trigger_is_kept_for_it(tmp_path):
     path = tmp_path / "p.toml"
-    path.write_text('[dragin.paper]\ntrigger = "token_probability"\nthreshold = 0.6\n')
-    assert filled("dragin", path, profile="paper").theta == 0.6
-    assert filled("dragin", path, profile="paper", trigger="rind").theta == 1.0
+    path.write_text('[dragin_paper]\ntrigger = "token_probability"\nthreshold = 0.6\n')
+    assert filled("dragin_paper", path).theta == 0.6
+    assert filled("dragin_paper", path, trigger="rind").theta == 1.0
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "error", "expected"),
-    [
-        ("flare", {}, PresetError, "nothing for method flare: it knows dragin, flare_token"),
-        ("dragin", {"profile": "papr"}, ParameterError, "one of"),
-        ("flare", {"profile": "paper"}, UnknownName, "unknown parameter 'profile'"),
-    ],
-)
-def test_a_preset_that_does_not_know(method, settings, error, expected):
-    with pytest.raises(error, match=expected):
-        open_engine(method=method, model="scripted", parameters=settings, preset=HOTPOT)
-
-
-def test_a_profile_without_threshold_says_what_to_do(tmp_path):
-    path = tmp_path / "p.toml"
-    path.write_text("[dragin.code]\nthreshold = 0.5\n")
-    with pytest.raises(PresetError, match=r"profile 'paper' of dragin, only for code.*askance calibrate"):
-        filled("dragin", path, profile="paper")
+def test_a_preset_that_does_not_know_the_method_says_which_it_knows():
+    with pytest.raises(PresetError, match="nothing for method flare: it knows dragin_paper, dragin_authors"):
+        open_engine(method="flare", model="scripted", preset=HOTPOT)
 
 
 def test_unknown_names_offer_the_nearest():
@@ -149,7 +133,6 @@ def test_unknown_names_offer_the_nearest():
         ("[flare\n", "p.toml is not TOML"),
         ("[flare]\npassages = 1" + "0" * 5000, "p.toml is not TOML"),
         ("search_below = 0.3\n", "belongs to no method"),
-        ("[flare.paper]\nsearch_below = 0.3\n", r"belong under \[METHOD\], as it has no profiles"),
         ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),
         ("[flare]\nsearch_below = 3\n", "from 0 to 1"),
         ('[flare]\nsearch_below = "often"\n', "expected float"),
@@ -164,22 +147,6 @@ def test_malformed_files(tmp_path, text, expected):
     path.write_text(text)
     with pytest.raises(PresetError, match=expected):
         filled("flare", path)
-
-
-def test_a_method_with_profiles_whose_parameters_stand_under_none(tmp_path):
-    path = tmp_path / "p.toml"
-    loose = "[dragin]\nthreshold = 0.3\n"
-    for text in (loose, loose + "[dragin.paper]\nthreshold = 0.3\n", "[dragin]\npaper = 0.3\n"):
-        path.write_text(text)
-        with pytest.raises(PresetError, match=r"belong under \[METHOD\.PROFILE\]"):
-            filled("dragin", path, profile="paper")
-
-
-def test_no_parameter_leads_out_of_the_profile_of_its_heading(tmp_path):
-    path = tmp_path / "p.toml"
-    path.write_text('[dragin.default]\nprofile = "paper"\nthreshold = 0.3\n')
-    with pytest.raises(PresetError, match=r"profile='paper' stands under \[dragin\.default\]: leave it out"):
-        filled("dragin", path)
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
@@ -198,12 +165,11 @@ def test_files_that_can_not_be_read(tmp_path):
 
 def test_what_is_written_can_be_read_again(tmp_path):
     path = tmp_path / "p"
-    settings = {"profile": "code", "threshold": 0.25, "space_marker": '"▁\\', "real_words_only": "no"}
-    typed = read_settings("dragin", settings)
-    cls = type(make_method("dragin", settings))
-    path.write_text(preset_text(cls, typed, ["two\nlines"]), encoding="utf-8")
-    assert path.read_text(encoding="utf-8").startswith("# two lines\n[dragin.code]\n")
-    assert filled("dragin", path, profile="code") == make_method("dragin", settings)
+    settings = {"threshold": 0.25, "space_marker": '"▁\\', "real_words_only": "no"}
+    method = make_method("dragin_authors", settings)
+    path.write_text(preset_text(type(method), changed_parameters(method), ["two\nlines"]), encoding="utf-8")
+    assert path.read_text(encoding="utf-8").startswith("# two lines\n[dragin_authors]\n")
+    assert filled("dragin_authors", path) == method
     path.write_text(preset_text(Flare, {"search_below": 0.3}, []))
     assert filled("flare", path) == Flare(search_below=0.3)
 
@@ -221,32 +187,33 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
     assert shipped()["bundled"].about != shipped()["bundled:base"].about
     reader_prompts = {"bundled": {"prompts": open_prompts("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
-        measured = shipped()[name].entries["flare", ""]
+        measured = shipped()[name].entries["flare"]
         assert measured["search_below"] != Flare().search_below
         for spec in (name, f"{name}?dtype=float32"):
-            assert with_preset("flare", {}, spec, None) == {**measured, **reader_prompts[name]}
-    assert with_preset("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
-    assert "search_below" not in with_preset("flare", {"search_first": "no"}, "bundled", None)
-    assert with_preset("closed_book", {}, "bundled", None) == reader_prompts["bundled"]
+            made = make_method("flare", model=spec)
+            assert made == make_method("flare", {**measured, **reader_prompts[name]})
+    assert changed("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
+    assert "search_below" not in changed("flare", {"search_first": "no"}, "bundled", None)
+    assert changed("closed_book", {}, "bundled", None) == reader_prompts["bundled"]
     for spec in ("scripted", "hf:bundled", "bundled:base?dtype=float32&adapter=mine"):
-        assert with_preset("flare", {}, spec, None) == {}
+        assert changed("flare", {}, spec, None) == {}
 
 
 def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("[flare]\npassages = 5\n")
-    assert with_preset("flare", {}, "bundled", path) == {"passages": 5, "prompts": open_prompts("plain")}
+    assert changed("flare", {}, "bundled", path) == {"passages": 5, "prompts": open_prompts("plain")}
 
 
 def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
     folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
     plain, own = open_prompts("plain"), open_prompts("own")
     for spec in (f"hf:{folder}", f"hf:{qwen_folder}?adapter={folder}", f"bundled:base?adapter={folder}"):
-        assert with_preset("single", {}, spec, None) == {"prompts": plain}
-        assert with_preset("single", {"prompts": "own"}, spec, None)["prompts"] == own
-        assert with_preset("dragin", {"profile": "paper"}, spec, HOTPOT)["prompts"] == plain
+        assert changed("single", {}, spec, None) == {"prompts": plain}
+        assert make_method("single", {"prompts": "own"}, model=spec).prompts == own
+        assert changed("dragin_paper", {}, spec, HOTPOT)["prompts"] == plain
     for spec in ("", "scripted", f"hf:{qwen_folder}", "hf:owner/name", "hf:file.gguf"):
-        assert with_preset("single", {}, spec, None) == {}
+        assert changed("single", {}, spec, None) == {}
 
 
 def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
@@ -254,12 +221,12 @@ def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
     note = folder / "reader.json"
     note.write_text(note.read_text().replace("plain", "plains"))
     with pytest.raises(UnknownName, match=r"unknown prompt set 'plains'.*did you mean 'plain'"):
-        with_preset("single", {}, f"hf:{folder}", None)
+        changed("single", {}, f"hf:{folder}", None)
 
 
 def test_the_trace_shows_the_value_used(bundled_by_name, sample_index):
     engine = open_engine(method="flare", index=sample_index)
-    measured = shipped()["bundled"].entries["flare", ""]["search_below"]
+    measured = shipped()["bundled"].entries["flare"]["search_below"]
     result = engine.ask("Where was Ingmar Bergman born?")
     assert f"search_below={measured}" in result.trace.events[0].method
 
@@ -272,10 +239,9 @@ def test_preset_errors_are_ours():
 @pytest.mark.parametrize("method", ["airrag", "airrag_lite"])
 def test_effort_rises_from_low_to_high_and_auto_may_stop_earlier(method):
     low, medium, high, auto = (
-        make_method(method, with_preset(method, {}, "", f"effort/{level}"))
-        for level in ("low", "medium", "high", "auto")
+        make_method(method, preset=f"effort/{level}") for level in ("low", "medium", "high", "auto")
     )
     assert low.rollouts < medium.rollouts < high.rollouts
     assert dataclasses.replace(auto, stop_lead=0.0, wave=high.wave) == high
     assert auto.stop_lead > 0
-    assert make_method(method, with_preset(method, {"stop_lead": 3.0}, "", "effort/auto")).stop_lead == 3.0
+    assert make_method(method, {"stop_lead": 3.0}, preset="effort/auto").stop_lead == 3.0

@@ -3,11 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.methods.bridge import QUESTION, WHERE, model, run
 
-from askance.configuration.build import ready_method
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS
-from askance.configuration.methods import make_method, reader_prompts
+from askance.configuration.methods import make_method, method_class, reader_prompts
 from askance.configuration.prompts import open_airrag_prompts, prompts_toml, to_toml
 from askance.core.errors import InputError, ParameterError, PromptsError, UnknownName
 from askance.core.types import Demo
@@ -16,6 +14,7 @@ from askance.methods.airrag.parameters import DIRECT, Actions
 from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.blender import Blender
+from tests.methods.bridge import QUESTION, WHERE, model, run
 
 PACKAGED_READER = "airrag-reader-eaea6135"
 """The words that the packaged adapter was trained on: with others it must be trained again."""
@@ -65,10 +64,10 @@ def test_the_transformation_offers_every_kind_of_the_paper(kind):
 
 def test_a_trained_reader_is_asked_with_the_words_it_knows():
     for method in ("airrag", "airrag_lite", "blender"):
-        assert reader_prompts(method, "bundled") == {"prompts": READER}
-        assert reader_prompts(method, "bundled:base") == {}
-    assert ready_method("airrag", {"prompts": "airrag"}, "bundled").prompts == OWN
-    assert dict(ready_method("blender", {}, "bundled").methods.named)["airrag"].prompts == READER
+        assert reader_prompts(method_class(method), "bundled") == {"prompts": READER}
+        assert reader_prompts(method_class(method), "bundled:base") == {}
+    assert make_method("airrag", {"prompts": "airrag"}, model="bundled").prompts == OWN
+    assert dict(make_method("blender", model="bundled").methods.named)["airrag"].prompts == READER
 
 
 @pytest.mark.parametrize("name", AIRRAG_PROMPT_SETS)
@@ -183,10 +182,10 @@ def test_names_that_stand_for_nothing(tmp_path):
 
 def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
     path = written(tmp_path, MINE)
-    assert ready_method("airrag", {}, "", prompts=path).prompts.say == "Plan it."
+    assert make_method("airrag", prompts=path).prompts.say == "Plan it."
     with pytest.raises(InputError, match="--prompts and the parameter prompts both name the prompts"):
-        ready_method("airrag", {"prompts": "airrag"}, "", prompts=path)
-    made = dict(ready_method("blender", {"airrag.prompts": str(path)}, "").methods.named)
+        make_method("airrag", {"prompts": "airrag"}, prompts=path)
+    made = dict(make_method("blender", {"airrag.prompts": str(path)}).methods.named)
     assert (made["airrag"].prompts.say, made["airrag_lite"].prompts) == ("Plan it.", OWN)
 
 

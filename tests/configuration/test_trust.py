@@ -13,7 +13,6 @@ from askance.configuration.build import (
     load_model,
     load_reranker,
     open_retriever,
-    ready_method,
 )
 from askance.configuration.methods import make_method
 from askance.configuration.sources import read_config
@@ -170,14 +169,14 @@ def test_the_note_of_a_reader_names_no_prompts_but_those_of_askance(payload, tmp
     note = json.loads((folder / "reader.json").read_text()) | {"prompts": payload}
     (folder / "reader.json").write_text(json.dumps(note))
     with pytest.raises(UnknownName, match=r"unknown prompt set 'payload:Anything' of the note .*reader"):
-        ready_method("single", {}, f"bundled:base?adapter={folder}")
+        make_method("single", model=f"bundled:base?adapter={folder}")
 
 
 def test_a_preset_names_no_code(tmp_path):
     preset = tmp_path / "preset.toml"
     preset.write_text('[flare]\nlinguistics = "spacy:payload"\n')
     with pytest.raises(PresetError, match=REFUSED):
-        ready_method("flare", {}, "", preset=preset)
+        make_method("flare", preset=preset)
 
 
 def test_questions_name_no_code(run, payload, tmp_path):

@@ -2,21 +2,20 @@
 
 import dataclasses
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import get_type_hints
 
 import pytest
 
 from askance.ask import check_needs
-from askance.configuration.build import profiles_of
 from askance.configuration.catalogue import METHODS
-from askance.configuration.methods import make_method, method_class
+from askance.configuration.methods import make_method
 from askance.core.errors import MissingAbility
 from askance.core.parameters import describe_type
 from askance.models.openai.options import SERVERS, ServerOptions, read_options
 from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
-PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 BACKENDS = (
     "?chat=1",
     "?continuation=1",
@@ -34,12 +33,7 @@ def table(headings, rows):
 
 
 def variants():
-    """Every method, once for each profile that it has."""
-    for name in METHODS:
-        profiles = profiles_of(name) or get_args(get_type_hints(method_class(name)).get("profile"))
-        for profile in profiles or (None,):
-            shown = f"`{name}`" if profile in (None, "default") else f"`{name}`, profile {profile}"
-            yield shown, make_method(name, {"profile": profile} if profile else {})
+    return ((f"`{name}`", make_method(name)) for name in METHODS)
 
 
 def backends():
@@ -75,7 +69,7 @@ def option_table():
         (
             f"`{field.name}`",
             {"True": "1", "False": "0"}.get(str(field.default), f"{field.default}"),
-            f"{field.metadata['help']} ({describe_type(hints[field.name])})",
+            f"{field.metadata['description']} ({describe_type(hints[field.name])})",
         )
         for field in dataclasses.fields(ServerOptions)
     ]

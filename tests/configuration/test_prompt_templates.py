@@ -42,7 +42,7 @@ def written(tmp_path, text):
 
 
 def test_every_packaged_file_is_in_the_table():
-    files = Path(askance.configuration.prompts.__file__).parent.glob("*.toml")
+    files = (Path(askance.configuration.prompts.__file__).parent / "prompt_sets").glob("*.toml")
     assert {path.stem for path in files} | {"own", "plain"} == set(PROMPT_SETS) == set(EXAMPLES)
 
 

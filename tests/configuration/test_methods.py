@@ -1,16 +1,19 @@
+"""How names, parameters, members and prompts become methods, and specifications models."""
+
 import asyncio
-from typing import get_args, get_type_hints
+import re
+from contextlib import suppress
 
 import pytest
 
-from askance.configuration.build import READINGS, load_model, load_models, profiles_of
+from askance.configuration.build import load_model, load_models
 from askance.configuration.catalogue import METHODS
-from askance.configuration.methods import make_method, method_class
+from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import open_engine
 from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName
-from askance.core.parameters import short_repr
 from askance.core.ports import Method
+from askance.methods.baselines import Single
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
@@ -27,37 +30,70 @@ def test_every_method_can_be_made_and_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_title_tells_whose_reading_of_a_method_it_is(name):
-    hint = get_type_hints(method_class(name)).get("profile")
-    for profile in profiles_of(name) or get_args(hint) or [""]:
-        told = short_repr(make_method(name, {"profile": profile} if profile else {}))
-        assert told == (f"{name} ({profile})" if profile else name)
+def test_a_method_is_printed_as_a_specification_that_makes_it_again(name):
+    assert repr(make_method(name)) == name
+    for settings in ({"l_max": 999}, {"prompts": "hotpotqa"}, {"summary_tokens": 9, "passages": 2}):
+        with suppress(InputError):  # the method has no such parameter
+            method = make_method(name, settings)
+            assert (
+                make_method(repr(method).replace(repr(getattr(method, "prompts", "")), "hotpotqa")) == method
+            )
 
 
-@pytest.mark.parametrize("own_name", READINGS)
-def test_a_reading_is_reached_by_its_profile_and_by_its_name(own_name):
-    name, _, ending = own_name.rpartition("_")
-    profile = {"authors": "code", "paper": "paper"}[ending]
-    by_profile = make_method(name, {"profile": profile, "max_tokens": 7})
-    assert by_profile == make_method(own_name, {"max_tokens": 7})
-    assert short_repr(by_profile) == f"{name} ({profile}, max_tokens=7)"
-    (member,) = make_method("blender", {"methods": name, f"{name}.profile": profile}).methods.named
-    assert member == (name, make_method(own_name))
-    assert f"{name}[profile={profile}]" in str(make_method("blender", {"methods": own_name}).methods)
+def test_members_are_methods_within_a_method():
+    spec = "blender(a=dragin(threshold=0.4), b=single(passages=5), summary_tokens=9)"
+    blender = make_method(spec)
+    assert blender.methods.named == (("a", make_method("dragin(threshold=0.4)")), ("b", Single(passages=5)))
+    assert make_method(repr(blender)) == blender
+    assert make_method(spec, {"b.passages": "7"}).methods.named[1][1].passages == 7
+    assert make_method('blender(methods="single,more=single")', {"more": {"passages": 2}}) == make_method(
+        "blender(single=single(), more=single(passages=2))"
+    )
+    airrag = make_method('airrag(actions="say,da,ra,qt,sa", dragin=dragin())')
+    assert airrag == make_method("airrag", {"actions": "say,da,ra,qt,sa,dragin"})
+    assert make_method(repr(airrag)) == airrag
+    deep = make_method("blender(a=blender(b=single(passages=1)))")
+    assert make_method(repr(deep)) == deep
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("spec", "told"),
     [
-        ({"profile": "cod"}, "profile='cod' of method dragin: expected one of default, paper, code"),
-        ({"doubt": "surprise"}, r"its profile default has none. .*\(profile=code\)"),
-        ({"profile": "code", "heads": "max"}, r"profile code has none.*\(profile=default or profile=paper\)"),
-        ({"profile": "paper", "threshhold": 1}, "did you mean 'threshold'"),
+        ("dragin(threshold=0.4", r"at character 21: expected ','\n  dragin\(threshold=0.4\n {22}\^"),
+        ("dragin(threshold)", "expected '='"),
+        ("dragin(threshold=)", "write a value"),
+        ("dragin(threshold=1, threshold=2)", "threshold is given twice"),
+        ("dragin(threshold=1))", "nothing may follow"),
+        (
+            "blender(a=dragin(thresold=1))",
+            "unknown parameter 'thresold' of method dragin: did you",
+        ),
+        ("blender(a=dragn())", "unknown method 'dragn': did you mean 'dragin'"),
+        ("dragin(a=single())", "unknown parameter 'a' of method dragin"),
+        ("dragin(threshold=high)", "parameter threshold='high' of method dragin: expected float or none"),
+        ("single(passages=-1)", "parameter passages=-1 of method single: expected 0 or more"),
+        ("a(" * 9 + ")" * 9, "expected '='"),
+        ("".join(f"a(a{n}=" for n in range(10)) + "1" + ")" * 10, "nested 8 deep"),
+        ("x" * 30_000, "has 30,000 characters"),
     ],
 )
-def test_a_parameter_that_a_reading_does_not_have(settings, expected):
-    with pytest.raises(InputError, match=expected):
-        make_method("dragin", settings)
+def test_specifications_that_can_not_be_read(spec, told):
+    with pytest.raises(InputError, match=told):
+        make_method(spec)
+
+
+def test_a_wrong_value_has_one_message_with_its_origin(tmp_path, run, monkeypatch):
+    told = "parameter passages='many' of method single: expected int."
+    words = ("ask", "Who?", "--model", "scripted", "--method", "single", "--index", tmp_path)
+    assert told in run(*words, "--set", "passages=many", columns=300)[2]
+    monkeypatch.setenv("ASKANCE_SET__PASSAGES", "many")
+    assert f"ASKANCE_SET__PASSAGES: {told}" in run(*words, columns=300)[2]
+    monkeypatch.delenv("ASKANCE_SET__PASSAGES")
+    file = tmp_path / "mine.toml"
+    file.write_text('set = { passages = "many" }\n')
+    assert f"mine.toml: {told}" in run(*words, "--config", file, columns=300)[2]
+    with pytest.raises(ParameterError, match=re.escape(told)):
+        open_engine(method="single", model="scripted", index=tmp_path, parameters={"passages": "many"})
 
 
 def test_parameters_from_strings():
@@ -66,7 +102,7 @@ def test_parameters_from_strings():
     )
 
 
-OWN_PROMPTS = {"airrag", "airrag_lite", "iterdrag", "blender"}
+OWN_PROMPTS = {"airrag", "airrag_lite", "iterdrag", "blender", "selfrag_authors"}
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in OWN_PROMPTS])
@@ -110,7 +146,6 @@ def test_unknown_names_offer_the_nearest():
     [
         ("bundled:7b", "unknown model 'bundled:7b': did you mean 'bundled'"),
         ("bundled:bas", "did you mean 'bundled:base'"),
-        ("bundled:", "did you mean 'bundled'"),
         ("bundled?adapter=mine", "has an adapter already: write bundled:base[?]adapter=mine"),
         ("bundled:base?adapter", "one value"),
         ("bundled?dtype", "one value"),

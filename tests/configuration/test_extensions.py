@@ -21,10 +21,8 @@ from askance.evaluation.metrics import open_metrics
 from askance.training.calibration.calibrate import calibrated_methods
 
 MODULE = '''
-from dataclasses import dataclass
-
 from askance.core.extensions import implements
-from askance.core.parameters import Parameters, SearchParameter, parameter
+from askance.core.parameters import Parameters, SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Reranker
 from askance.core.answers import Answer
 from askance.core.types import Question
@@ -37,7 +35,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 from askance.core.types import Passage
 
 
-@dataclass(frozen=True)
+@checked_dataclass()
 class Echo(Parameters):
     """Searches once, and says the title of what it finds."""
 
@@ -113,7 +111,7 @@ ours = ours_ext:encoder
 towns = ours_ext:questions
 [askance.metrics]
 alike = ours_ext:starts_alike
-[askance.configuration.prompts]
+[askance.prompts]
 found = ours_ext:prompts
 """
 
@@ -143,7 +141,7 @@ def ours(tmp_path, monkeypatch):
 
 
 TOWN = "Which town?"
-EXAMPLE = Path(__file__).parents[1] / "examples" / "askance-plugin"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "askance-plugin"
 
 
 @pytest.mark.parametrize("method", ["echo", "ours_ext:Echo"])
@@ -311,7 +309,7 @@ def test_a_name_of_askance_s_own_is_no_plug_in_s(ours):
         (
             open_engine,
             {"retriever": "twns:x", "method": "single"},
-            "unknown retriever 'twns': did you mean 'towns'",
+            "unknown retriever 'twns:x': did you mean 'towns'",
         ),
         (open_engine, {"model": "ours_ext:Bare", "method": "closed_book"}, "does not declare itself a model"),
     ],
