@@ -49,8 +49,8 @@ def test_an_unknown_number_counts_as_the_mean(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"format": 0}, "has format 0, and this version reads format 1"),
-        ({"format": 2, "new": 1}, "has format 2, and this version reads format 1"),
+        ({"format": 0}, "format: Input should be 1, found 0"),
+        ({"format": 2, "new": 1}, "format: Input should be 1, found 2"),
         ({"kind": "another"}, "kind"),
         ({"features": with_feature(name="gold")}, "unknown feature 'gold'; this version knows finished"),
         ({"features": with_feature(name="retrieval_score")}, "given more than once"),
