@@ -10,11 +10,12 @@ from askance.confidence import Abstaining, default_calibration
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.notes import doing
-from askance.core.ports import Encoder, Model, Reranker, Retriever
+from askance.core.ports import Encoder, Model, Reranker, Retriever, RoleModel, language_model
 from askance.core.types import Role
+from askance.models.pair_scorer import load_cross_encoder
 from askance.models.registry import announce_loading, parse_options, parse_spec
 from askance.models.registry import load_encoder as load_encoder
-from askance.retrieval.reranking import load_reranker, split_reranker, with_reranker
+from askance.retrieval.reranking import split_reranker, with_reranker
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "plan", "attend", "critic", "reward", "judge")
@@ -47,28 +48,33 @@ RETRIEVER_ADAPTERS = {"langchain": "askance.retrieval.langchain:load_retriever"}
 
 
 def load_model(spec: str) -> Model:
-    """Load a model by specification, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
+    """Load a language model by specification, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
 
     Raises:
         UnknownName: The kind of model is unknown.
         ModelSpecError: The model can't be found or loaded.
         MissingExtra: A package is missing. The message names the pip command.
+        MissingAbility: The specification names a model that only judges.
     """
+    return language_model(_load_model(spec))
+
+
+def _load_model(spec: str) -> RoleModel:
     kind, name, options = parse_spec(spec)
     with announce_loading(kind, f"the model {spec}"):
         return kind.load(name, options)
 
 
-def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
+def load_models(specs: Mapping[str, str | RoleModel]) -> dict[Role, RoleModel]:
     """Load models by role. A specification given for two roles is loaded once. Objects stay unchanged."""
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
-    loaded: dict[str, Model] = {}
+    loaded: dict[str, RoleModel] = {}
     for role, spec in specs.items():
         if isinstance(spec, str) and spec not in loaded:
             with about(f"models.{role}"):
-                loaded[spec] = load_model(spec)
+                loaded[spec] = _load_model(spec)
     return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
 
 
@@ -149,7 +155,7 @@ def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
     """
     calibration = default_calibration()
     with about("abstain_below"):
-        scorer = load_reranker("bundled")
+        scorer = load_cross_encoder()
     return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
 
 

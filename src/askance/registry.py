@@ -12,7 +12,7 @@ from askance.ask import check_needs
 from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
 from askance.core.parameters import changed_parameters, name_of, parse_parameters, with_current_names
-from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.types import Role
 from askance.loaders import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loaders import load_model as load_model
@@ -352,7 +352,7 @@ def prompts_class(cls: type[Any]) -> type[Any] | None:
 def choose_method(
     make: Callable[[str], Method],
     named: str | None,
-    models: Mapping[Role, Model],
+    models: Mapping[Role, RoleModel],
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> tuple[Method, str]:

@@ -1,10 +1,12 @@
-"""A cross-encoder as a critic: what it judges, what it can't do, and which methods ask it."""
+"""Cross-encoders: the contract of their port, and a critic's judgements, roles, cost and cache."""
 
 import asyncio
 import json
 import math
+from functools import partial
 
 import pytest
+from tests.contracts.pair_scorer_contract import PairScorerContract
 from tests.methods.reflecting import (
     ARNO,
     IN_ARNO,
@@ -21,14 +23,21 @@ from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 
 from askance.ask import Engine
-from askance.core.errors import MissingAbility
-from askance.core.ports import Model
-from askance.core.types import PAIR_LABELS, GenerateRequest, Passage, Raw, Sampling, Span
-from askance.loaders import load_models
+from askance.core.errors import InputError, LimitReached, MissingAbility
+from askance.core.token_ledger import NoRoom, TokenLedger, budgeted
+from askance.core.trace import Trace
+from askance.core.types import Passage
+from askance.loaders import load_model, load_models
 from askance.methods.airrag.method import Airrag
+from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
-from askance.models.cross_encoders import load_cross_encoder
+from askance.middleware.cache import CacheStore, cached_model
+from askance.middleware.session import Budget, Session
+from askance.models.pair_scorer import load_cross_encoder
+from askance.models.scripted import ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
+
+SCORER = ScriptedPairScorer()
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +50,24 @@ def critic(folder):
     return load_models({"critic": f"cross-encoder:{folder}?device=cpu"})["critic"]
 
 
-def pair(query, passage):
-    return Raw((Span(query),), (Span(passage),))
+@pytest.fixture(scope="module")
+def bundled():
+    return load_cross_encoder()
+
+
+class TestAdapters(PairScorerContract):
+    """Torch, onnxruntime, the scripted fake, and a wrapper."""
+
+    @pytest.fixture(params=["critic", "bundled", "scripted", "cached"])
+    def scorer(self, request, tmp_path):
+        if request.param in ("scripted", "cached"):
+            scripted = ScriptedPairScorer()
+            return (
+                cached_model(scripted, CacheStore(tmp_path / "cache"))
+                if request.param == "cached"
+                else scripted
+            )
+        return request.getfixturevalue(request.param)
 
 
 def logit(folder, query, passage):
@@ -50,34 +75,52 @@ def logit(folder, query, passage):
     return asyncio.run(load_cross_encoder(str(folder), device="cpu").score(query, [passage]))[0]
 
 
-def test_the_labels_have_the_probabilities_of_the_logit(folder, critic):
-    assert isinstance(critic, Model)
-    assert critic.capabilities == {"pair"}
-    passage = Passage("a", "Arno", "It flows.")
-    scores = asyncio.run(critic.score(pair("Which river?", passage.titled_text), PAIR_LABELS))
-    odds = scores[0].logprob - scores[1].logprob
-    assert odds == near(logit(folder, "Which river?", passage), "encoder", "float32")
-    assert sum(math.exp(each.logprob) for each in scores) == near(1.0)
-    assert critic.fingerprint == load_cross_encoder(str(folder)).fingerprint
-
-
-def test_a_pair_is_counted_as_it_is_read(critic):
-    short, long = pair("Which?", "It."), pair("Which?", "word " * 500)
-    assert 0 < critic.count(short) < critic.count(long) == critic.context_tokens
-
-
-def test_it_writes_nothing_and_shows_no_attention(critic):
-    with pytest.raises(MissingAbility, match="writes no text: give it the role critic"):
-        asyncio.run(critic.generate(GenerateRequest(pair("a", "b"), Sampling(1), key=())))
-    with pytest.raises(MissingAbility, match="shows no attention"):
-        asyncio.run(critic.attend("a", bos=True))
-
-
-@pytest.mark.parametrize("role", ["answer", "judge"])
+@pytest.mark.parametrize("role", ["answer", "attend", "judge"])
 def test_no_other_role_takes_it(critic, role):
-    models = {"answer": plain(), role: critic}
+    method = Dragin() if role == "attend" else Airrag(verifier="rm")
     with pytest.raises(MissingAbility, match=f"role {role}"):
-        Engine(Airrag(verifier="rm"), models, ScriptedRetriever(()))
+        Engine(method, {"answer": plain(), role: critic}, ScriptedRetriever(()))
+
+
+def test_it_is_loaded_as_no_language_model(folder):
+    with pytest.raises(MissingAbility, match="only judges pairs of texts: give it the role critic"):
+        load_model(f"cross-encoder:{folder}")
+
+
+def test_a_repeated_pair_is_scored_once(tmp_path):
+    scorer, store = ScriptedPairScorer(), CacheStore(tmp_path / "cache")
+    results = [
+        answer(selfrag(), {"answer": plain(), "critic": cached_model(scorer, store)}, (ARNO,))[0]
+        for _ in range(2)
+    ]
+    assert len(scorer.pairs) == 2, "relevance and support"
+    assert results[0].usage.prompt_tokens == results[1].usage.prompt_tokens
+    unnamed = ScriptedPairScorer()
+    unnamed.fingerprint = ""
+    with pytest.raises(InputError, match="can't be cached"):
+        cached_model(unnamed, store)
+
+
+def test_the_trace_has_the_pair_and_its_two_probabilities():
+    result, _, _ = answer(selfrag(), {"answer": plain(), "critic": ScriptedPairScorer()}, (ARNO,))
+    scored = [event for event in result.trace.events if event.type == "score" and event.role == "critic"]
+    assert [event.options for event in scored] == [("relevant", "irrelevant")] * 2
+    assert all(sum(map(math.exp, event.logprobs)) == near(1.0) for event in scored)
+    assert scored[0].prompt == f"{QUESTION.text}\n{ARNO.titled_text}"
+    assert scored[0].prompt_tokens == len(scored[0].prompt.split())
+
+
+@pytest.mark.parametrize(
+    ("score_pairs", "error"),
+    [
+        (partial(Session(Trace(), budget=Budget(tokens=5)).score, "critic", SCORER), LimitReached),
+        (budgeted(SCORER, TokenLedger(5)).score_pairs, NoRoom),
+    ],
+)
+def test_the_tokens_of_pairs_count(score_pairs, error):
+    asyncio.run(score_pairs([("Which river?", "Arno")]))
+    with pytest.raises(error):
+        asyncio.run(score_pairs([("Which river?", "Arno")]))
 
 
 def check_judgements(result, folder, text):

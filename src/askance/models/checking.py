@@ -9,7 +9,7 @@ import numpy as np
 
 from askance.core.errors import ModelFailure, ModelUnavailable, ParameterError
 from askance.core.panics import panics_as
-from askance.core.ports import Model
+from askance.core.ports import Model, language_model
 from askance.core.types import (
     Chat,
     GenerateRequest,
@@ -79,14 +79,15 @@ async def check(spec: str) -> CheckReport:
     """Check every ability of the model that `spec` names.
 
     Raises:
-        InputError: The specification is invalid.
+        InputError: The specification is invalid, or names a model that only judges.
         ModelUnavailable: The server is busy or can't be reached.
     """
     kind, name, options = parse_spec(spec)
 
     def load(extra: str = "") -> Model:
         combined = {**options, **dict(parse_options(extra))}
-        return kind.load(name, options_for_check(combined) if kind.enabling_options else combined)
+        declared = options_for_check(combined) if kind.enabling_options else combined
+        return language_model(kind.load(name, declared))
 
     with announce_loading(kind, f"the model {spec}"):
         model = load()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from askance.core.errors import MissingAbility
-from askance.core.ports import Model
+from askance.core.ports import Model, language_model
 from askance.core.token_ledger import most_that_fit
 from askance.core.types import Chat, Passage, Prompt, Raw, Span, Turn, untrusted
 from askance.methods.common.label_probabilities import label_options, label_probabilities
@@ -83,4 +83,4 @@ def load_label_reranker(name: str, **options: str) -> LabelReranker:
     spec = f"{name}?{query}" if query else name
     kind, model_name, known = parse_spec(spec)
     with announce_loading(kind, f"the model {spec}"):
-        return LabelReranker(kind.load(model_name, known))
+        return LabelReranker(language_model(kind.load(model_name, known)))

@@ -14,7 +14,7 @@ from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.installing import embedded_line, install_line
 from askance.core.notes import doing
-from askance.core.ports import Encoder, Entailment, Model
+from askance.core.ports import Encoder, Entailment, Model, RoleModel
 from askance.models.bundled import bundled_adapter
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
@@ -64,9 +64,9 @@ class ModelKind:
         missing = [[name for name in packages if find_spec(name) is None] for packages in self.packages]
         return min(missing, key=len)
 
-    def load(self, name: str, options: Mapping[str, str]) -> Model:
+    def load(self, name: str, options: Mapping[str, str]) -> RoleModel:
         """Load the model that a name and options describe."""
-        model: Model = _create(self.factory, name, options)
+        model: RoleModel = _create(self.factory, name, options)
         return model
 
     def reader(self, name: str, options: Mapping[str, str]) -> Path | None:
@@ -130,7 +130,7 @@ MODEL_KINDS = {
         "a model that gives a pair of texts one score or two, for the roles critic and reward: bundled, a "
         "directory that `askance train relevance` wrote, or any sequence classifier",
         partial(install_line, "rerank"),
-        "askance.models.cross_encoders:load_pair_model",
+        "askance.models.pair_scorer:load_cross_encoder",
         ("device",),
         packages=(("onnxruntime", "tokenizers"), ("torch", "sentence_transformers")),
         needs_name=True,
@@ -140,7 +140,7 @@ MODEL_KINDS = {
         "a logistic regression on numbers about a path, for the role reward alone: a file or directory that "
         "`askance train reward --kind features` wrote",
         str,
-        "askance.models.feature_reward:load_feature_model",
+        "askance.models.feature_reward:load_feature_scorer",
         needs_name=True,
         takes_time=False,
     ),
@@ -227,7 +227,8 @@ def _extension(role: str, full_name: str) -> tuple[ModelKind, str] | None:
     def create(port: type, /, *names: str, **options: str) -> Any:
         what = f"the {port.__name__.lower()} {full_name}"
         instance = make_extension(factory, what, *names, **options)
-        check_port(instance, port, what)
+        if not (port is Model and isinstance(instance, RoleModel)):
+            check_port(instance, port, what)
         return instance
 
     model, encoder, judge = (partial(create, port) for port in (Model, Encoder, Entailment))

@@ -22,8 +22,8 @@ from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
 RERANKERS = {
-    "bundled": "askance.models.cross_encoders:load_bundled_cross_encoder",
-    "cross-encoder": "askance.models.cross_encoders:load_cross_encoder",
+    "bundled": "askance.models.pair_scorer:load_cross_encoder",
+    "cross-encoder": "askance.models.pair_scorer:load_cross_encoder",
     "model": "askance.models.label_reranker:load_label_reranker",
 }
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
@@ -162,7 +162,7 @@ def load_reranker(spec: str) -> Reranker:
     named, _, query = spec.partition("?")
     kind, _, place = named.partition(":")
     factory: Any
-    if kind in RERANKERS:
+    if kind in RERANKERS and not (place and kind == "bundled"):
         if not place and kind != "bundled":
             forms = "model:SPEC" if kind == "model" else f"{kind}:NAME or {kind}:DIR"
             raise InputError(f"the reranker {spec!r} names no model: write {forms}.")

@@ -11,7 +11,7 @@ from typing import Any
 from askance.ask import Engine, Result, precisions_of
 from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
-from askance.core.ports import Model
+from askance.core.ports import RoleModel
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
@@ -22,7 +22,7 @@ from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
 from askance.registry import choose_method
 
-LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
+LoadModels = Callable[[Mapping[str, Any]], dict[Role, RoleModel]]
 """A function from specifications by role to models by role, such as `loaders.load_models`."""
 _95_PERCENT = 1.96
 
