@@ -24,16 +24,9 @@ Role = Literal["answer", "plan", "attend", "critic", "reward", "judge"]
 passages and segments (Self-RAG), scores reasoning paths (AirRAG) or judges finished answers."""
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
 """A value that a model can return with every generated token (see `Want`)."""
-Capability = Literal["raw", "chat", "continuation", "score", "attend", "pair", "features"]
+Capability = Literal["raw", "chat", "continuation", "score", "attend"]
 """A kind of call that a model supports: `Raw` prompts, `Chat` prompts, a `continuation` in a chat,
-`Model.score` or `Model.attend`.
-
-A model with "pair", such as a cross-encoder, only judges: it scores the labels `PAIR_LABELS` after a `Raw`
-prompt whose parts are a query and whose continuation is a passage. A model with "features" judges numbers
-(see `ports.ScoresFeatures`)."""
-JUDGING_ROLES: dict[Capability, tuple[Role, ...]] = {"features": ("reward",), "pair": ("critic", "reward")}
-"""The possible roles of models that only judge, by the capability that such a model has."""
-PAIR_LABELS = ("relevant", "irrelevant")
+`Model.score` or `Model.attend`."""
 Task = Literal["open", "yes_no", "choice"]
 """The form of a short answer: free text, yes or no, or one of the question's options."""
 TextKind = Literal["text", "query", "passage"]
@@ -270,6 +263,15 @@ class Scored:
 
     logprob: float
     num_tokens: int
+
+
+def relevance(logit: float) -> tuple[float, float]:
+    """Return the log-probabilities (nats) that a text is relevant to a query, and that it is not.
+
+    Args:
+        logit: The score of a `PairScorer` for the pair.
+    """
+    return -float(np.logaddexp(0, -logit)), -float(np.logaddexp(0, logit))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

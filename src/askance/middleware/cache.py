@@ -24,7 +24,16 @@ import numpy as np
 from askance.core.errors import InputError
 from askance.core.filters import FieldKinds, Filter
 from askance.core.notes import note, noted
-from askance.core.ports import FilteringRetriever, Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.ports import (
+    FilteringRetriever,
+    Model,
+    PairScorer,
+    Retriever,
+    RoleModel,
+    WrappedModel,
+    WrappedRetriever,
+    wrap,
+)
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -176,6 +185,21 @@ class CachedModel(WrappedModel):
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         id = request_id("attend", self._source, text, bos)
         return await _cached(self._store, id, lambda: self._model.attend(text, bos=bos))
+
+
+def cached_model(model: RoleModel, store: CacheStore) -> RoleModel:
+    """Return a model whose outputs are cached.
+
+    Raises:
+        InputError: The model has no fingerprint.
+    """
+    source = _source(model.name, model.fingerprint)
+
+    def score_pairs(scorer: PairScorer, pairs: Sequence[tuple[str, str]]) -> Awaitable[Sequence[float]]:
+        id = request_id("score_pairs", source, tuple(pairs))
+        return _cached(store, id, lambda: scorer.score_pairs(pairs))
+
+    return wrap(model, lambda model: CachedModel(model, store), score_pairs)
 
 
 class CachedRetriever(WrappedRetriever):

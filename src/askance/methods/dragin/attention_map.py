@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.ports import Model, Run
+from askance.core.ports import Model, Run, language_model
 from askance.core.trace import QueryWord
 from askance.core.types import Generation, Span, TokenIds
 from askance.text.linguistics import Linguistics
@@ -186,9 +186,10 @@ class AttentionMap:
 
 async def attention_map_of(generation: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
     """Return the attention map of the model in the role "attend" or, without one, of the answering model."""
-    if "attend" in run.models:
-        return await proxy_attention_map(generation, question, so_far, run.models["attend"])
-    return model_attention_map(generation, question, so_far, run.model)
+    proxy = run.models.get("attend")
+    if proxy is None:
+        return model_attention_map(generation, question, so_far, run.model)
+    return await proxy_attention_map(generation, question, so_far, language_model(proxy, "attend"))
 
 
 def model_attention_map(generation: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
