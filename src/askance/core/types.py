@@ -232,6 +232,9 @@ class Generation:
             tokens of a stop string, and the end-of-sequence token.
         finish: "end" (the model ended its text), "length", "stop" or the reason of a `Cut`.
         prompt_ids: The token ids of the prompt; empty if the model does not report them.
+        prompt_texts: The text of each token of the prompt, if attention is wanted; joined, they are the whole
+            prompt. A control token is a blank. A token that ends inside a character leaves its text to the
+            next one.
         prompt_tokens: The length of the prompt in tokens.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
@@ -242,6 +245,7 @@ class Generation:
     dropped: tuple[Token, ...] = ()
     finish: str = "length"
     prompt_ids: TokenIds = ()
+    prompt_texts: tuple[str, ...] = ()
     prompt_tokens: int = 0
     reused_tokens: int = 0
     is_upper_bound: bool = False

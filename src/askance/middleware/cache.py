@@ -49,7 +49,7 @@ from askance.core.version import VERSION
 
 T = TypeVar("T")
 
-_FORMAT = 4
+_FORMAT = 5
 """The version of the stored format. Incrementing it makes older entries unreachable."""
 _NOTES_OF_QUERIES = frozenset({"script"})
 """The names of the notes that a cached search repeats. All others tell what happened while it was made."""

@@ -169,7 +169,13 @@ class ScriptedModel:
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
             tracker.end(token) if piece == script.END else tracker.add(token)
-        return tracker.generation(prompt_ids, len(prompt_ids))
+        generation = tracker.generation(prompt_ids, len(prompt_ids))
+        if request.want.attention is None:
+            return generation
+        shown = (self._pieces[id] for id in prompt_ids)
+        return replace(
+            generation, prompt_texts=tuple(" " if self._is_control(piece) else piece for piece in shown)
+        )
 
     def _attention_over(self, ids: Sequence[int], reduction: str) -> NDArray[np.float32]:
         """Return the attention of the last of `ids` over all of them, for each head or reduced over heads."""
@@ -225,9 +231,12 @@ class ScriptedModel:
                 ids += part
                 continue
             for piece in self._piece.findall(part.text):
-                plain = part.trusted or not (piece in self._control or piece.startswith("<|"))
+                plain = part.trusted or not self._is_control(piece)
                 ids += map(self._id, [piece] if plain else [piece[0], piece[1:]])
         return tuple(ids)
+
+    def _is_control(self, piece: str) -> bool:
+        return piece in self._control or piece.startswith("<|")
 
     def _id(self, piece: str) -> int:
         """Return the id of a piece: a hash of its text, which does not depend on the order of calls."""
