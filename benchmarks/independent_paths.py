@@ -27,7 +27,7 @@ from recipes.command_line import markdown, parser_of
 
 from askance.ask import Engine
 from askance.cli.main import exit_codes
-from askance.core.ports import Model
+from askance.core.ports import RoleModel
 from askance.core.trace import Decided, Expanded
 from askance.core.types import GenerateRequest, Generation, Key, Passage, Question
 from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
@@ -139,7 +139,7 @@ def _start(number: int) -> str:
     return f"P{10**6 + number}"
 
 
-def engine_of(world: World, method: Airrag, reward: Model | None = None) -> Engine:
+def engine_of(world: World, method: Airrag, reward: RoleModel | None = None) -> Engine:
     """Return an engine whose model plays the world."""
     model = IndependentSamples(world.reply, context_tokens=100_000, capabilities=frozenset({"raw"}))
     retriever = ScriptedRetriever([Passage("1", "Hops", " ".join(["word"] * 100))])
@@ -148,7 +148,9 @@ def engine_of(world: World, method: Airrag, reward: Model | None = None) -> Engi
     )
 
 
-async def row_of(world: World, number: int, hops: int, method: Airrag, reward: Model | None = None) -> Row:
+async def row_of(
+    world: World, number: int, hops: int, method: Airrag, reward: RoleModel | None = None
+) -> Row:
     """Answer one question."""
     result = await engine_of(world, method, reward).answer(question_of(number, hops))
     (spent,) = (
@@ -162,7 +164,7 @@ async def row_of(world: World, number: int, hops: int, method: Airrag, reward: M
 
 
 def rows_of(
-    world: World, hops: int, numbers: Iterable[int], method: Airrag, reward: Model | None = None
+    world: World, hops: int, numbers: Iterable[int], method: Airrag, reward: RoleModel | None = None
 ) -> list[Row]:
     """Answer all questions with so many hops."""
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
+from askance.core.ports import FeatureScorer
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.method import Airrag
-from askance.models.feature_reward import FeatureModel, FeatureReward
+from askance.models.feature_reward import FeatureReward
 from askance.training.reward.labelled_states import LabelledState, RewardResult, states_of_question
 from askance.training.reward.train_features import FeatureSettings, fit_reward
 from askance.training.reward.tree_data import steps_of
@@ -83,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(markdown(["held out", "AUC"], [[name, shown_area(area)] for name, area in areas.items()]))
         coefficients = {each.name: each.coefficient for each in reward.features}
         print(markdown(["feature", "coefficient"], [[name, f"{c:+.2f}"] for name, c in coefficients.items()]))
-        model = FeatureModel("features:trained", reward, "trained", None)
+        model = FeatureScorer("features:trained", "trained", reward.probability)
         methods = {
             "vote": (vote, None),
             "rm": (replace(vote, verifier="rm"), model),

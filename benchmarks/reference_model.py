@@ -100,7 +100,7 @@ class ReferenceModel:
         self.num_computed += len(ids)
         self.needed.attend(ids)
         weights = await self._alone(lambda: self._attended(ids))
-        return Attention(ids, self._model._texts(ids), weights)
+        return Attention(ids, tuple(self._model._vocabulary.texts(ids)), weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._model.tokenize(text, at_start=at_start)

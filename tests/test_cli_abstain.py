@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.scripted_reranker import ScriptedReranker
+from askance.models.scripted import ScriptedPairScorer
 
 REPLY = "Ingmar Bergman was born in Uppsala in 1918. So the answer is Uppsala."
 QUESTION = "Where was Ingmar Bergman born?"
@@ -17,7 +17,8 @@ def asked(run, sample_index, tmp_path, monkeypatch):
     path.write_text(4 * (json.dumps({"text": f" {REPLY}"}) + "\n"))
 
     def ask(logit, *words, command="ask", question=(QUESTION,)):
-        monkeypatch.setattr("askance.configuration.build.load_reranker", lambda spec: ScriptedReranker(logit))
+        scorer = ScriptedPairScorer(lambda *pair: logit)
+        monkeypatch.setattr("askance.configuration.build.load_cross_encoder", lambda: scorer)
         model = ("--model", f"scripted:{path}", "--method", "single", "--index", sample_index)
         return run(command, *question, *model, *words)
 

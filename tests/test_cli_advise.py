@@ -11,8 +11,7 @@ from askance.configuration.sources import read_config
 from askance.core.errors import MissingExtra
 from askance.evaluation.advice import trial
 from askance.evaluation.datasets import read_dataset
-from askance.models.scripted import ScriptedModel
-from tests.scripted_reranker import ScriptedReranker
+from askance.models.scripted import ScriptedModel, ScriptedPairScorer
 
 TOWNS = [
     f"{first}{last}"
@@ -71,17 +70,17 @@ def docs(tmp_path):
 def advise(run, docs, tmp_path, monkeypatch):
     """Runs the command without extras, or with a cross-encoder that gives every passage a logit."""
 
-    def missing(spec):
+    def missing(*spec):
         raise MissingExtra("onnxruntime", "rerank", "the cross-encoder")
 
     def advise(*words, load=None, logit=None, page=False):
         if not page:
             monkeypatch.setattr("askance.cli.advise.report_page", lambda reported, made_on: "the report")
-        scripted = (lambda spec: ScriptedReranker(logit)) if logit is not None else missing
+        scripted = (lambda *spec: ScriptedPairScorer(lambda *pair: logit)) if logit is not None else missing
         monkeypatch.setattr("askance.cli.advise.load_models", load or Writer())
         monkeypatch.setattr("askance.cli.advise.load_encoder", missing)
-        monkeypatch.setattr("askance.cli.advise.load_reranker", scripted)
-        monkeypatch.setattr("askance.configuration.build.load_reranker", scripted)
+        monkeypatch.setattr("askance.cli.advise.load_cross_encoder", scripted)
+        monkeypatch.setattr("askance.configuration.build.load_cross_encoder", scripted)
         monkeypatch.setattr(trial, "CANDIDATES", FEW)
         given = ("--docs", docs, "--out", tmp_path / "advice", "--model", "scripted", "--questions", "16")
         code, out, err = run("advise", *given, *words, columns=200)

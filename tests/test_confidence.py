@@ -1,7 +1,5 @@
 """The confidence of answers, and when an answer is abstained from."""
 
-import sys
-
 import pytest
 
 from askance.ask import Engine
@@ -27,9 +25,8 @@ from askance.methods.airrag.verifiers import FinishedPath, agreement_with
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPORT, RELEVANT
-from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel
+from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel, ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.scripted_reranker import ScriptedReranker
 from tests.tolerances import near
 
 PISA = Passage("1", "Pisa", "The leaning tower stands in Pisa.")
@@ -39,7 +36,7 @@ CALIBRATION = ConfidenceModel(0.0, {"relevance": 1.0, "agreement": 2.0}, {"agree
 
 
 def abstaining(logit, below=0.3):
-    return Abstaining(ScriptedReranker(logit), below, CALIBRATION)
+    return Abstaining(ScriptedPairScorer(lambda *pair: float(logit)), below, CALIBRATION)
 
 
 def engine(method=None, logit=5.0, passages=(PISA, BONN), **fields):
@@ -78,7 +75,7 @@ def test_the_trace_tells_the_decision_with_its_numbers_and_the_reason():
 def test_the_cross_encoder_reads_the_question_once():
     layer = abstaining(5.0)
     engine(abstaining=layer).ask("Where does it stand?")
-    assert layer.scorer.queries == ["Where does it stand?"]
+    assert {query for query, _ in layer.scorer.pairs} == {"Where does it stand?"}
 
 
 def test_without_a_passage_there_is_no_confidence():
@@ -150,7 +147,7 @@ def test_cited_passages_are_scored_first_and_only_so_many():
 
 def test_a_cross_encoder_that_fails_fails_the_question():
     with pytest.raises(ModelFailure, match="broke"):
-        engine(logit=ModelFailure("the reranker broke.")).ask("Where?")
+        engine(logit="broken").ask("Where?")
 
 
 def test_a_conversation_remembers_that_the_documents_do_not_tell():
@@ -200,8 +197,7 @@ def test_thresholds_are_numbers_or_auto():
 
 
 def test_without_the_extra_the_message_names_the_pip_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.setattr("askance.models.cross_encoders._has_onnxruntime", lambda: False)
+    monkeypatch.setattr("askance.models.pair_scorer.find_spec", lambda name: None)
     config = EngineConfig(abstain_below="auto")
     with pytest.raises(MissingExtra, match="rerank"):
         config.engine(Single(), {"answer": ScriptedModel()}, ScriptedRetriever(), None)

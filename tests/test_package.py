@@ -13,10 +13,10 @@ def test_exported_names():
     assert sorted(askance.__all__) == [
         "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Conversation", "Demo",
         "Encoder", "Engine", "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit",
-        "InputError", "Method", "Model", "Needs", "Parameters", "Passage", "Question", "QuestionRewriter",
-        "Raw", "Reranker", "Result", "Retriever", "Run", "Sampling", "Scored", "Span", "Token", "Trace",
-        "Turn", "Usage", "Want", "__version__", "checked_dataclass", "implements", "open_engine", "parameter",
-        "read_config",
+        "InputError", "Method", "Model", "Needs", "PairScorer", "Parameters", "Passage", "Question",
+        "QuestionRewriter", "Raw", "Reranker", "Result", "Retriever", "Run", "Sampling", "Scored", "Span",
+        "Token", "Trace", "Turn", "Usage", "Want", "__version__", "checked_dataclass", "implements",
+        "open_engine", "parameter", "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.evaluation.datasets import read_dataset
-from askance.models.cross_encoders import load_cross_encoder
+from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen
 from recipes.command_line import parser_of

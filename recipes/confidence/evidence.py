@@ -14,7 +14,7 @@ from typing import Literal
 
 from askance.confidence import AnswerEvidence, evidence_of
 from askance.core.answers import Answer
-from askance.core.ports import Reranker
+from askance.core.ports import PairScorer
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
@@ -54,7 +54,7 @@ def drawn(corpus: Sequence[Example], learned: int, held_out: int, seed: int = 0)
     return [each for key, group in groups.items() for each in rng.sample(group, min(sizes[key], len(group)))]
 
 
-def cases(asked: Sequence[Example], corpus: Sequence[Example], scorer: Reranker) -> Iterator[Case]:
+def cases(asked: Sequence[Example], corpus: Sequence[Example], scorer: PairScorer) -> Iterator[Case]:
     """Yield the cases of each question: two of an answerable one, and one of an unanswerable one."""
     with indexed_paragraphs(corpus) as pool:
         for example in asked:

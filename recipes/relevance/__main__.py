@@ -16,7 +16,7 @@ from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import read_dataset
-from askance.models.cross_encoders import load_cross_encoder
+from askance.models.pair_scorer import load_cross_encoder
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
 from askance.terminal.progress import TrainingProgress

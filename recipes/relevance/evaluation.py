@@ -14,7 +14,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
-from askance.models.pair_scorer import PairScorer
+from askance.models.pair_scorer import CrossEncoder
 from askance.training.relevance.pairs import indexed_paragraphs
 
 HELD_OUT = ("Normans", "Steam engine", "Huguenot", "Warsaw")
@@ -86,7 +86,9 @@ class Reranking:
     gain: Difference
 
 
-def rank_candidates(asked: Sequence[Example], corpus: Sequence[Example], scorer: PairScorer) -> list[Ranked]:
+def rank_candidates(
+    asked: Sequence[Example], corpus: Sequence[Example], scorer: CrossEncoder
+) -> list[Ranked]:
     """Score the passages that BM25 finds for each question among all paragraphs of a corpus."""
     found, pairs = list[tuple[str, NDArray[np.float64], NDArray[np.bool_]]](), list[tuple[str, str]]()
     with indexed_paragraphs(corpus) as pool:
@@ -96,7 +98,7 @@ def rank_candidates(asked: Sequence[Example], corpus: Sequence[Example], scorer:
             pairs += [(example.question.text, hit.passage.titled_text) for hit in hits]
             is_relevant = np.array([hit.passage.id in relevant for hit in hits])
             found.append((example.supporting_titles[0], np.array([hit.score for hit in hits]), is_relevant))
-    logits, start = np.array(asyncio.run(scorer.score_texts(pairs))), 0
+    logits, start = np.array(asyncio.run(scorer.score_pairs(pairs))), 0
     ranked = []
     for article, bm25, is_relevant in found:
         ranked.append(Ranked(article, bm25, logits[start : start + len(bm25)], is_relevant))
@@ -136,7 +138,7 @@ def reranking(ranked: Sequence[Ranked]) -> Reranking:
     )
 
 
-def area_of_paragraphs(examples: Sequence[Example], scorer: PairScorer) -> RocArea:
+def area_of_paragraphs(examples: Sequence[Example], scorer: CrossEncoder) -> RocArea:
     """Return how well the score separates the supporting paragraphs of each question from its others."""
     pairs, labels = list[tuple[str, str]](), list[bool]()
     for example in examples:
@@ -144,5 +146,5 @@ def area_of_paragraphs(examples: Sequence[Example], scorer: PairScorer) -> RocAr
             passage = Passage("", paragraph.title, paragraph.text)
             pairs.append((example.question.text, passage.titled_text))
             labels.append(paragraph.is_supporting)
-    logits, is_supporting = np.array(asyncio.run(scorer.score_texts(pairs))), np.array(labels)
+    logits, is_supporting = np.array(asyncio.run(scorer.score_pairs(pairs))), np.array(labels)
     return roc_area(logits[is_supporting].tolist(), logits[~is_supporting].tolist())

@@ -20,6 +20,7 @@ from askance.core.ports import Entailment as Entailment
 from askance.core.ports import Method as Method
 from askance.core.ports import Model as Model
 from askance.core.ports import Needs as Needs
+from askance.core.ports import PairScorer as PairScorer
 from askance.core.ports import Reranker as Reranker
 from askance.core.ports import Retriever as Retriever
 from askance.core.ports import Run as Run

@@ -8,6 +8,7 @@ from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from askance.confidence import Abstaining, supported_part
@@ -22,17 +23,19 @@ from askance.core.ports import (
     Method,
     Model,
     Needs,
+    PairScorer,
     Retriever,
+    RoleModel,
     Run,
     filtered_retriever,
+    language_model,
+    wrap,
 )
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
-from askance.core.types import JUDGING_ROLES, Capability, Hit, Question, Role
+from askance.core.types import Hit, Question, Role
 from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
-
-_JUDGED: dict[Capability, str] = {"pair": "pairs of texts", "features": "numbers about a reasoning path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Engine:
     """
 
     method: Method
-    models: Mapping[Role, Model]
+    models: Mapping[Role, RoleModel]
     retriever: Retriever | None = None
     seed: int = 0
     budget: Budget = Budget()
@@ -178,7 +181,10 @@ class Engine:
         if self.why:
             trace.add(Noted, name="method", text=self.why, place="method")
         session = Session(trace, (self.seed, question.id), self.budget)
-        models = {role: SessionModel(model, role, session) for role, model in self.models.items()}
+        models = {
+            role: wrap(model, partial(SessionModel, role=role, session=session), partial(session.score, role))
+            for role, model in self.models.items()
+        }
         session_retriever = SessionRetriever(retriever or NoRetriever(), session)
         return Run(models, session_retriever, trace, self.seed, self.encoder)
 
@@ -236,7 +242,7 @@ class Engine:
 async def ask(
     question: Question,
     method: Method,
-    models: Mapping[Role, Model],
+    models: Mapping[Role, RoleModel],
     retriever: Retriever | None = None,
     *,
     trace: Trace | None = None,
@@ -249,7 +255,7 @@ async def ask(
 
 def check_needs(
     method: Method,
-    models: Mapping[Role, Model],
+    models: Mapping[Role, RoleModel],
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> None:
@@ -270,13 +276,9 @@ def check_needs(
             f"{min(unused)}=…, or choose a method that does."
         )
     for role, each in models.items():
-        kind = next((kind for kind in JUDGING_ROLES if kind in each.capabilities), None)
-        if kind is not None and role not in JUDGING_ROLES[kind]:
-            raise MissingAbility(
-                f"model {each.name} in the role {role} only judges {_JUDGED[kind]}: give it the role "
-                f"{' or '.join(f'{own} (--model {own}=…)' for own in JUDGING_ROLES[kind])}, and the role "
-                f"{role} another model."
-            )
+        if role not in (("critic", "reward") if isinstance(each, PairScorer) else ("reward",)):
+            language_model(each, role)
+    model = language_model(model)
     _check_abilities(name, needs, model)
     if needs.attention:
         _check_attention(name, model, models.get("attend"))
@@ -305,9 +307,9 @@ def check_can_search(method: Method, retriever: Retriever | None, encoder: Encod
         )
 
 
-def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
+def precisions_of(models: Mapping[Role, RoleModel]) -> dict[str, str]:
     """Return the floating-point format of each model that reports one, by role."""
-    return {role: model.precision for role, model in models.items() if model.precision}
+    return {role: found for role, model in models.items() if (found := getattr(model, "precision", ""))}
 
 
 def describe_models(names: Mapping[Role, str] | Mapping[str, str], precisions: Mapping[str, str]) -> str:
@@ -330,8 +332,8 @@ def _check_abilities(name: str, needs: Needs, model: Model) -> None:
         )
 
 
-def _check_attention(method: str, model: Model, proxy: Model | None) -> None:
-    if proxy is not None and "attend" not in proxy.capabilities:
+def _check_attention(method: str, model: Model, proxy: RoleModel | None) -> None:
+    if proxy is not None and "attend" not in language_model(proxy, "attend").capabilities:
         raise MissingAbility(
             f"model {proxy.name} in the role attend can't provide its attention: give that role a local "
             "model, for example --model attend=bundled."

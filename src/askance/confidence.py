@@ -23,7 +23,7 @@ from pathlib import Path
 
 from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError
-from askance.core.ports import Reranker
+from askance.core.ports import PairScorer
 from askance.core.trace import Searched, Trace, Uncited
 from askance.core.types import Passage, Question
 from askance.text.answers import sentence_spans
@@ -93,7 +93,7 @@ class Abstaining:
         InputError: `below` is not a number from 0 to 1.
     """
 
-    scorer: Reranker
+    scorer: PairScorer
     below: float
     calibration: ConfidenceModel
 
@@ -156,14 +156,15 @@ def passages_read(answer: Answer, trace: Trace) -> tuple[Passage, ...]:
 
 
 async def evidence_of(
-    scorer: Reranker, question: str, answer: Answer, passages: Sequence[Passage]
+    scorer: PairScorer, question: str, answer: Answer, passages: Sequence[Passage]
 ) -> AnswerEvidence:
     """Return the evidence that passages answer a question.
 
     Raises:
         ModelFailure: The cross-encoder failed.
     """
-    scores = await scorer.score(question, passages) if passages else [_LEAST_LOGIT]
+    pairs = [(question, passage.titled_text) for passage in passages]
+    scores = await scorer.score_pairs(pairs) if pairs else [_LEAST_LOGIT]
     sentences = (
         replace(passage, text=passage.text[start:end])
         for passage in passages

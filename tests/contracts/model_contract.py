@@ -239,6 +239,7 @@ class ModelContract:
             assert token.top == ()
             assert token.probs == ()
             assert token.attention is None
+        assert self.greedy(model).prompt_texts == ()
 
     def test_logprobs_are_log_probabilities(self, model):
         if "logprob" not in self.signals:
@@ -298,6 +299,17 @@ class ModelContract:
                 assert token.attention.dtype == np.float32
                 assert token.attention.sum() == self.near(1)
                 assert (token.attention >= 0).all()
+            texts = [part.text for part in self._spans(prompt)]
+            assert len(generation.prompt_texts) == generation.prompt_tokens
+            assert all(text in "".join(generation.prompt_texts) for text in texts)
+
+    def _spans(self, prompt):
+        parts = (
+            [part for turn in prompt.turns for part in turn.parts]
+            if isinstance(prompt, Chat)
+            else prompt.parts
+        )
+        return [part for part in (*parts, *prompt.continuation) if isinstance(part, Span)]
 
     def test_attention_over_heads(self, model):
         if "attention" not in self.signals:

@@ -7,6 +7,7 @@ import torch
 
 from askance.configuration.build import load_models
 from askance.core.errors import ModelFailure, ParameterError
+from askance.core.ports import FeatureScorer
 from askance.core.token_ledger import TokenLedger
 from askance.core.types import Hit, Question
 from askance.methods.airrag.method import Airrag
@@ -21,8 +22,8 @@ from askance.methods.airrag.path_features import (
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import PathState
-from askance.models.cross_encoders import load_cross_encoder
-from askance.models.feature_reward import FeatureModel, FeatureReward
+from askance.models.feature_reward import FeatureReward
+from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.training.reward.labelled_states import states_of_run
 from askance.training.reward.train_features import _evidence, _features
@@ -50,18 +51,14 @@ def regression(name="jcd", **changed):
     return FeatureReward.model_validate(CONTENT | {"features": [feature]} | changed)
 
 
-class Remembering(FeatureModel):
-    """Keeps the features of all paths that it judged."""
+def remembering(seen, scorer=None, reward=None):
+    """Return a reward model that adds the features of all paths that it judges to `seen`."""
 
-    def __init__(self, scorer=None, reward=None):
-        super().__init__("features:test", reward or regression(), "test", scorer)
-        self.seen, own = {}, self.probability
+    def probability(features):
+        seen[tuple(features.items())] = None
+        return (reward or regression()).probability(features)
 
-        def probability(features):
-            self.seen[tuple(features.items())] = None
-            return own(features)
-
-        self.probability = probability
+    return FeatureScorer("features:test", "test", probability, scorer)
 
 
 def test_the_support_of_answers():
@@ -106,7 +103,8 @@ def known(features):
 @pytest.mark.parametrize("search", ["tree", "paths"])
 def test_a_regression_sees_in_the_search_what_it_learned_from_the_trace(search, tmp_path):
     scorer = load_cross_encoder(str(save_cross_encoder(tmp_path / "encoder")), device="cpu")
-    judge = Remembering(scorer)
+    seen = {}
+    judge = remembering(seen, scorer)
     answers = playing(say=f"{WHERE}/{MOUTH}\n{MOUTH}", sa="the Delaware River\nMohawk", qt=f"{WHERE}\nNone")
     method = Airrag(
         rollouts=3,
@@ -119,7 +117,7 @@ def test_a_regression_sees_in_the_search_what_it_learned_from_the_trace(search, 
     )
     asked = {"answer": Varied(answers), "reward": judge}
     result, _ = ask(method, asked)
-    judge.seen.clear()
+    seen.clear()
     again, _ = ask(method, asked)
     asked_about = record(1, question=QUESTION.text, golds=("Mohawk",))
     run = written(tmp_path / "run", [asked_about], [result.trace])
@@ -129,15 +127,15 @@ def test_a_regression_sees_in_the_search_what_it_learned_from_the_trace(search, 
     assert len(learned) > 2
     assert {each["finished"] for each in learned} == {0.0, 1.0}
     assert any(each["evidence"] is not None for each in learned)
-    seen = [known(dict(each)) for each in judge.seen]
+    judged = [known(dict(each)) for each in seen]
     for features in learned:
-        assert any(known(features) == near(each, "encoder", "float32") for each in seen), features
+        assert any(known(features) == near(each, "encoder", "float32") for each in judged), features
     assert again.answer.text == result.answer.text
 
 
 @pytest.mark.parametrize("reward", ["rm", "mixed"])
 def test_a_regression_steers_the_search(reward):
-    asked = {"answer": Varied(playing(say=WHERE, sa="Mohawk\nthe Po")), "reward": Remembering()}
+    asked = {"answer": Varied(playing(say=WHERE, sa="Mohawk\nthe Po")), "reward": remembering({})}
     method = Airrag(rollouts=3, answer_samples=2, verifier="rm", reward=reward, reward_of="steps", wave=1)
     result, _ = ask(method, asked)
     assert result.answer.text
@@ -148,7 +146,7 @@ def test_a_regression_steers_the_search(reward):
 def test_a_vote_is_decided_only_if_its_rewards_stay(reward, is_certain):
     """The reward of an answer by features changes with the answers that are found later."""
     judges = {
-        "features": Remembering(reward=regression(intercept=5.0)),
+        "features": remembering({}, reward=regression(intercept=5.0)),
         "text": ScriptedModel(scores={"Yes": -0.1, "No": -5.0}),
     }
     asked = {"answer": ScriptedModel(playing(say=WHERE, sa="Mohawk")), "reward": judges[reward]}
@@ -175,7 +173,7 @@ def test_steps_are_not_judged_without_a_reward_model():
 
 def test_the_least_reward_of_the_steps_is_that_of_the_path():
     builder = PromptBuilder(ScriptedModel(), QUESTION)
-    model = PathRewardModel(builder, judges_steps=True)
+    model = PathRewardModel(builder, QUESTION, judges_steps=True)
     first = PathState().with_plan((WHERE,), QUESTION.text)
     last = first.with_final_answer("sa", "Mohawk")
     model._rewards.update({first.key: 0.2, last.key: 0.7})
@@ -185,16 +183,17 @@ def test_the_least_reward_of_the_steps_is_that_of_the_path():
 
 def test_steps_are_judged_only_where_the_path_can_still_be_finished():
     scores = {"Yes": -1.0, "No": -1.0}
-    model = PathRewardModel(PromptBuilder(ScriptedModel(scores=scores), QUESTION), judges_steps=True)
+    judge = PromptBuilder(ScriptedModel(scores=scores), QUESTION)
+    model = PathRewardModel(judge, QUESTION, judges_steps=True)
     state = PathState().with_plan((WHERE,), QUESTION.text)
     budget = TokenLedger(asyncio.run(model.count(state, 0)) + 9)
 
     async def keep(num_tokens):
         return num_tokens
 
-    asyncio.run(model.judge([state], budget, lambda state: keep(10)))
+    asyncio.run(model.judge_paths([state], budget, lambda state: keep(10)))
     assert budget.num_spent == 0
-    asyncio.run(model.judge([state], budget, lambda state: keep(9)))
+    asyncio.run(model.judge_paths([state], budget, lambda state: keep(9)))
     assert budget.num_spent == model.num_input == asyncio.run(model.count(state, 0))
 
 
@@ -218,17 +217,14 @@ def test_a_sequence_classifier_gives_rewards_with_a_tokenizer_of_its_own(classif
 
 
 def test_the_end_of_a_long_path_is_read(classifier):
-    model = PathRewardModel(
-        PromptBuilder(load_models({"reward": f"cross-encoder:{classifier}?device=cpu"})["reward"], QUESTION)
-    )
+    scorer = load_cross_encoder(str(classifier), device="cpu")
     state = PathState(pending=(WHERE,))
     for number in range(5):
         state = state.with_answer(f"What is {number} of many words?", "Crum Creek", (), is_refused=False)
-    prompt = asyncio.run(model.prompt(state.with_final_answer("sa", "the Po")))
-    assert asyncio.run(model.prompts.model.count(prompt)) < model.prompts.model.context_tokens
-    (text,) = prompt.continuation
-    assert text.text.endswith("Answer: the Po")
-    assert not text.text.startswith("Found: What is 0")
+    _, text = pair = PathRewardModel(scorer, QUESTION).pair(scorer, state.with_final_answer("sa", "the Po"))
+    assert scorer.count_tokens(*pair) < scorer.max_tokens
+    assert text.endswith("Answer: the Po")
+    assert not text.startswith("Found: What is 0")
 
 
 def test_the_two_labels_of_a_classifier_give_the_log_odds_of_the_second(tmp_path):
@@ -236,11 +232,11 @@ def test_the_two_labels_of_a_classifier_give_the_log_odds_of_the_second(tmp_path
     scorer = load_cross_encoder(str(folder), device="cpu")
     module = scorer._module
     logits = module.predict([("a", "b")], activation_fn=torch.nn.Identity())[0]
-    assert asyncio.run(scorer.score_texts([("a", "b")])) == near([float(logits[1] - logits[0])])
+    assert asyncio.run(scorer.score_pairs([("a", "b")])) == near([float(logits[1] - logits[0])])
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path, monkeypatch):
     scorer = load_cross_encoder(str(save_cross_encoder(tmp_path / "encoder")), device="cpu")
-    monkeypatch.setattr(scorer, "_score_pairs", lambda pairs: [float("nan")] * len(pairs))
+    monkeypatch.setattr(scorer, "_logits", lambda pairs: [float("nan")] * len(pairs))
     with pytest.raises(ModelFailure, match="the score nan, which is no finite number"):
         asyncio.run(scorer.score("Which river?", [CREEK]))

@@ -258,15 +258,15 @@ def test_what_a_reward_model_is_shown():
     )
     state = state.with_queries(()).with_final_answer(SA, "the Delaware")
     raw = ScriptedModel(capabilities=frozenset({"raw", "score"}))
-    shown = raw.decode(
-        raw.prompt_ids(asyncio.run(PathRewardModel(PromptBuilder(raw, QUESTION)).prompt(state)))
-    )
+    judge = PromptBuilder(raw, QUESTION)
+    shown = raw.decode(raw.prompt_ids(PathRewardModel(judge, QUESTION).prompt(judge, state)))
     assert shown.endswith(f"Found: {WHERE} Over Crum Creek\nNext: None\nAnswer: the Delaware\nJudgement:")
     assert f"Question: {QUESTION.text}\nPlan: {WHERE}\nPassage: Creek" in shown
     assert PASSAGE_TOKENS - 9 < shown.count("word") < PASSAGE_TOKENS
     chat = ScriptedModel()
-    prompt = PathRewardModel(PromptBuilder(chat, QUESTION)).prompt(state, with_passages=False)
-    assert len(chat.prompt_ids(asyncio.run(prompt))) < 100
+    judge = PromptBuilder(chat, QUESTION)
+    prompt = PathRewardModel(judge, QUESTION).prompt(judge, state, with_passages=False)
+    assert len(chat.prompt_ids(prompt)) < 100
 
 
 def test_a_judge_with_a_small_window_sees_no_passages_or_nothing():

@@ -7,8 +7,10 @@ import pytest
 from askance.ask import ask
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method, method_class
+from askance.core.ports import WrappedModel
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
+from askance.inference.vocabulary import Vocabulary
 from askance.methods.common.named_methods import Members
 from askance.retrieval.bm25 import open_index
 from tests.choices import watched_choices
@@ -82,3 +84,31 @@ def test_sampling_depends_on_nothing_but_seed_question_and_call(few_layers_gguf,
 
     alone = [asyncio.run(ask(q, method, {"answer": few_layers_gguf}, retriever)).answer for q in questions]
     assert [result.answer for result in asyncio.run(together())] == alone
+
+
+class Kept(WrappedModel):
+    """Keeps what the model generated."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.found = []
+
+    async def generate(self, request):
+        self.found += (found := await super().generate(request))
+        return found
+
+
+@pytest.mark.parametrize("model_name", ["llama", "qwen", "bundled_gguf"])
+def test_dragin_decodes_no_token_of_its_prompts(model_name, request, sample_index, monkeypatch):
+    """Except for the last few, without which the first generated token has no text."""
+    decoded, decode = [], Vocabulary.decode
+    monkeypatch.setattr(Vocabulary, "decode", lambda self, ids: decoded.append((*ids,)) or decode(self, ids))
+    model = Kept(request.getfixturevalue(model_name))
+    method = make_method("dragin", {"threshold": 0.2, "passages": 1, "max_tokens": 24})
+    result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
+    decided = [event for event in result.trace.decisions if event.name == "retrieve"]
+    assert any(decision.words for decision in decided), "attention was read"
+    ends = {written.prompt_ids[-number:] for written in model.found for number in range(9)}
+    generated = {token.id for written in model.found for token in (*written.tokens, *written.dropped)}
+    assert [ids for ids in decoded if ids not in ends and ids[-1] not in generated] == []
+    assert len(decoded) < sum(len(written.prompt_ids) for written in model.found)

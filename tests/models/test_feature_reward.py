@@ -11,8 +11,8 @@ from askance.configuration.build import load_models
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.path_features import JudgedPath, path_features
-from askance.models.cross_encoders import load_cross_encoder
 from askance.models.feature_reward import read_feature_reward
+from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
@@ -49,8 +49,8 @@ def test_an_unknown_number_counts_as_the_mean(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"format": 0}, "has format 0, and this version reads format 1"),
-        ({"format": 2, "new": 1}, "has format 2, and this version reads format 1"),
+        ({"format": 0}, "format: Input should be 1, found 0"),
+        ({"format": 2, "new": 1}, "format: Input should be 1, found 2"),
         ({"kind": "another"}, "kind"),
         ({"features": with_feature(name="gold")}, "unknown feature 'gold'; this version knows finished"),
         ({"features": with_feature(name="retrieval_score")}, "given more than once"),
@@ -88,9 +88,10 @@ def test_the_role_is_the_reward_alone(tmp_path):
 def test_the_cross_encoder_is_the_one_of_the_training(tmp_path):
     folder = save_cross_encoder(tmp_path / "encoder")
     content = {"cross_encoder": str(folder), "features": with_feature(name="evidence")}
-    saved(tmp_path, **content, cross_encoder_fingerprint=load_cross_encoder(str(folder)).fingerprint)
+    fingerprint = load_cross_encoder(str(folder)).fingerprint
+    saved(tmp_path, **content, cross_encoder_fingerprint=fingerprint)
     (model,) = load_models({"reward": f"features:{tmp_path}"}).values()
-    assert model.capabilities == {"features", "pair"}
+    assert model.evidence.fingerprint == fingerprint
     saved(tmp_path, **content, cross_encoder_fingerprint="0")
     with pytest.raises(ModelSpecError, match="trained with other weights of the cross-encoder"):
         load_models({"reward": f"features:{tmp_path}"})

@@ -120,7 +120,7 @@ def test_only_the_very_first_text_gets_a_prefix_space():
 
 def test_white_space_that_is_an_added_token_stays_plain():
     encoder, vocabulary = ENCODERS["byte level"], VOCABULARIES["byte level"]
-    (id,) = vocabulary.encode("    ", at_start=True)
+    (id,) = vocabulary.encode("    ", at_start=True).ids
     assert id not in vocabulary.control
     assert encoder.parts((untrusted("    "),)) == (id,)
 
@@ -201,7 +201,7 @@ def test_control_strings_that_appear_by_normalising_are_defused():
     encoder = Encoding(vocabulary)
     (tool_id,) = encoder.parts((Span("<tool>"),))
     for disguise in ("<TOOL>", "\uff1ctool\uff1e", "x<Tool>y <tool>"):
-        assert tool_id in vocabulary.encode(disguise, at_start=True)
+        assert tool_id in vocabulary.encode(disguise, at_start=True).ids
         ids = encoder.parts((Span("<tool>"), untrusted(disguise)))
         assert ids.count(tool_id) == 1
         assert vocabulary.decode(ids) == "<tool>" + unicodedata.normalize("NFKC", disguise).lower()
@@ -250,7 +250,7 @@ class Counting:
 
 
 @both
-def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
+def test_a_prompt_is_tokenised_once(name):
     tokenizer = Counting(TOKENIZERS[name])
     vocabulary = Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer._tokenizer))
     encoder = Encoding(vocabulary)
@@ -258,10 +258,6 @@ def test_a_prompt_is_tokenised_once_and_a_token_looked_at_once(name):
     tokenizer.texts.clear()
     ids, num_read = encoder.encode(prompt), len(tokenizer.texts)
     assert (ids, num_read) == (encoder.encode(Raw(prompt.parts)), len(tokenizer.texts))
-    texts = [vocabulary.decode_inside((id,)) for id in ids]
-    num_asked = len(tokenizer.texts)
-    assert texts == [vocabulary.decode_inside((id,)) for id in ids]
-    assert len(tokenizer.texts) == num_asked
 
 
 def test_what_is_remembered_keeps_nobody_alive():

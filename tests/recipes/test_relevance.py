@@ -7,7 +7,7 @@ from math import isnan
 import pytest
 from recipes.relevance.evaluation import area_of_paragraphs, rank_candidates, reranking
 
-from askance.models.pair_scorer import PairScorer
+from askance.models.pair_scorer import CrossEncoder
 from tests.recipes.test_commands import FILES, called
 from tests.tolerances import near
 from tests.training.relevance.test_pairs import ANIMALS, example
@@ -15,18 +15,18 @@ from tests.training.relevance.test_pairs import ANIMALS, example
 EXAMPLES = [example(number, title=f"Animals {number % 2}") for number in range(10)]
 
 
-class Knowing(PairScorer):
+class Knowing(CrossEncoder):
     """A scorer that is sure of passages about the animal in the question, or of all others."""
 
     def __init__(self, sign=1.0):
         super().__init__("knowing", "1", sys.maxsize)
         self.sign = sign
 
-    def _score_pairs(self, pairs):
+    def _logits(self, pairs):
         animals = [next(animal for animal in ANIMALS if animal in query) for query, _ in pairs]
         return [self.sign * (animal in text) for animal, (_, text) in zip(animals, pairs, strict=True)]
 
-    def count_tokens(self, query, text):
+    def _num_tokens(self, query, text):
         return 1
 
 

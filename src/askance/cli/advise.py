@@ -11,11 +11,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
-from askance.configuration.build import encoder_to_build_with, load_encoder, load_models, load_reranker
+from askance.configuration.build import encoder_to_build_with, load_encoder, load_models
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.installing import install_line
+from askance.core.ports import language_model
 from askance.evaluation.advice.findings import Advice, settings_text
 from askance.evaluation.advice.findings import advise as find_advice
 from askance.evaluation.advice.passages import LEAST_GROUPS, PassageChoice, choose_passages
@@ -33,6 +34,7 @@ from askance.evaluation.run.grid import loading_once
 from askance.evaluation.run.runner import LoadModels
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
+from askance.models.pair_scorer import load_cross_encoder
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import EvaluationProgress, IndexProgress, WritingProgress
@@ -100,7 +102,7 @@ def advise(
     with IndexProgress(err) as progress:
         print_plain(out, build_index(sources, index, encoder=encoder, progress=progress))
     choice = choose_passages(index, config.seed)
-    limit, has_reranker = budget or config.budget.tokens, _if_installed(load_reranker) is not None
+    limit, has_reranker = budget or config.budget.tokens, _if_installed(load_cross_encoder) is not None
     given: dict[str, Any] = {
         "index": str(index),
         "seed": config.seed,
@@ -163,7 +165,7 @@ async def _write_questions(work: _Work) -> None:
     retriever = index.open_retriever()
     assert retriever is not None, "an index is named"
     spec = work.config.answer_spec
-    model = work.load({"answer": spec})["answer"]
+    model = language_model(work.load({"answer": spec})["answer"])
     reading = EngineConfig(
         method="single", parameters={"passages": 1}, models={"answer": spec}, seed=work.config.seed
     )

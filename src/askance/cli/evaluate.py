@@ -22,6 +22,7 @@ from askance.configuration.build import load_entailment, load_models, recommende
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
+from askance.core.ports import language_model
 from askance.core.strict_json import json_line
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
@@ -246,7 +247,8 @@ def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, g
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=settings.cache)
     retriever = config.open_retriever()
     assert retriever is not None, "an index is named"
-    model, in_flight = config.load_models()["judge"], settings.in_flight or recommended_in_flight(spec)
+    model = language_model(config.load_models()["judge"], "judge")
+    in_flight = settings.in_flight or recommended_in_flight(spec)
     return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
 
 

@@ -25,10 +25,21 @@ from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import BadIndex, InputError, MissingExtra, ModelSpecError, UnknownName, about
 from askance.core.extensions import Extension, find_with_place, known_names
 from askance.core.notes import doing
-from askance.core.ports import Encoder, Entailment, Model, Reranker, Retriever
+from askance.core.ports import (
+    Encoder,
+    Entailment,
+    FeatureScorer,
+    Model,
+    PairScorer,
+    Reranker,
+    Retriever,
+    RoleModel,
+    language_model,
+)
 from askance.core.spec import Spec, parse_spec
 from askance.core.types import Role
 from askance.models.openai.options import options_for_check
+from askance.models.pair_scorer import load_cross_encoder
 from askance.retrieval.reranking import BUNDLED_OPTIONS, RerankedRetriever, read_options
 
 if TYPE_CHECKING:
@@ -40,21 +51,26 @@ _RERANKING = ("candidates", "retriever_weight")
 
 
 def load_model(spec: str) -> Model:
-    """Load a model by specification, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
+    """Load a language model by specification, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
 
     Raises:
         UnknownName: The kind of model or an option is unknown.
         ModelSpecError: The model can't be found or loaded.
         MissingExtra: A package is missing. The message names the pip command.
+        MissingAbility: The specification names a model that only judges.
     """
-    return cast(Model, _load("model", Model, MODELS, spec))
+    return language_model(_load_role_model(spec))
+
+
+def _load_role_model(spec: str) -> RoleModel:
+    return cast(RoleModel, _load("model", (Model, PairScorer, FeatureScorer), MODELS, spec))
 
 
 async def check_model(spec: str) -> "CheckReport":
     """Check every ability of the model that `spec` names (see `models.checking`).
 
     Raises:
-        InputError: The specification is invalid.
+        InputError: The specification is invalid, or names a model that only judges.
         ModelUnavailable: The server is busy or can't be reached.
     """
     from askance.models.checking import check
@@ -71,16 +87,16 @@ async def check_model(spec: str) -> "CheckReport":
     return await check(load, enabling)
 
 
-def load_models(specs: Mapping[str, Any]) -> dict[Role, Model]:
+def load_models(specs: Mapping[str, Any]) -> dict[Role, RoleModel]:
     """Load models by role. A specification given for two roles is loaded once. Objects stay unchanged."""
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
-    loaded: dict[str, Model] = {}
+    loaded: dict[str, RoleModel] = {}
     for role, spec in specs.items():
         if isinstance(spec, str) and spec not in loaded:
             with about(f"models.{role}"):
-                loaded[spec] = load_model(spec)
+                loaded[spec] = _load_role_model(spec)
     return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
 
 
@@ -92,7 +108,7 @@ def load_encoder(spec: str) -> Encoder:
         ModelSpecError: The encoder can't be found or loaded.
         MissingExtra: A package is missing; the message has the pip command.
     """
-    return cast(Encoder, _load("encoder", Encoder, ENCODERS, spec))
+    return cast(Encoder, _load("encoder", (Encoder,), ENCODERS, spec))
 
 
 def load_entailment(spec: str) -> Entailment:
@@ -103,7 +119,7 @@ def load_entailment(spec: str) -> Entailment:
         ModelSpecError: The model can't be found or loaded, or is not a natural language inference model.
         MissingExtra: A package is missing; the message has the pip command.
     """
-    return cast(Entailment, _load("entailment", Entailment, ENTAILMENTS, spec))
+    return cast(Entailment, _load("entailment", (Entailment,), ENTAILMENTS, spec))
 
 
 def load_reranker(spec: str) -> Reranker:
@@ -122,7 +138,7 @@ def load_reranker(spec: str) -> Reranker:
         from askance.models.label_reranker import LabelReranker
 
         return LabelReranker(load_model(spec.removeprefix("model:")))
-    return cast(Reranker, _load("reranker", Reranker, RERANKERS, spec))
+    return cast(Reranker, _load("reranker", (Reranker,), RERANKERS, spec))
 
 
 def open_retriever(
@@ -155,7 +171,7 @@ def open_retriever(
     if not isinstance(kind, str):
         return kind
     if kind not in INDEX_RETRIEVERS:
-        return cast(Retriever, _load("retriever", Retriever, RETRIEVERS, kind))
+        return cast(Retriever, _load("retriever", (Retriever,), RETRIEVERS, kind))
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
     open_folder, path = resolve_name(RETRIEVERS[kind].target), Path(index)
@@ -278,7 +294,7 @@ def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
     """
     calibration = default_calibration()
     with about("abstain_below"):
-        scorer = load_reranker("bundled")
+        scorer = load_cross_encoder()
     return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
 
 
@@ -319,13 +335,13 @@ def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
     return kind
 
 
-def _load(what: str, port: type, table: Mapping[str, Kind], text: str) -> Any:
-    """Load what a specification names."""
+def _load(what: str, ports: tuple[type, ...], table: Mapping[str, Kind], text: str) -> Any:
+    """Load what a specification names. A plug-in or ``module:Class`` may implement any of the ports."""
     spec = parse_spec(text)
     found, options = find(what, table, spec), cast(dict[str, str], dict(spec.options))
     shown = f"the {what} {text}"
     if isinstance(found, Extension):
-        return found.make(port, shown, *filter(None, [found.place]), **options)
+        return found.make(ports, shown, *filter(None, [found.place]), **options)
     with doing(f"loading {shown}") if found.takes_time else nullcontext():
         return resolve_name(found.target)(*filter(None, [spec.place]), **options)
 

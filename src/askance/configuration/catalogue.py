@@ -119,7 +119,7 @@ MODELS = {
         in_flight=8,
     ),
     "cross-encoder": Kind(
-        "askance.models.cross_encoders:load_pair_model",
+        "askance.models.pair_scorer:load_cross_encoder",
         "a model that gives a pair of texts one score or two, for the roles critic and reward: bundled, a "
         "directory that `askance train relevance` wrote, or any sequence classifier",
         "cross-encoder:NAME[?device=…]",
@@ -129,7 +129,7 @@ MODELS = {
         install=partial(install_line, "rerank"),
     ),
     "features": Kind(
-        "askance.models.feature_reward:load_feature_model",
+        "askance.models.feature_reward:load_feature_scorer",
         "a logistic regression on numbers about a path, for the role reward alone: a file or directory that "
         "`askance train reward --kind features` wrote",
         "features:FILE",
@@ -217,11 +217,9 @@ INDEX_RETRIEVERS = ("bm25", "dense", "hybrid")
 """The retrievers that search an index folder."""
 
 RERANKERS = {
-    "bundled": Kind(
-        "askance.models.cross_encoders:load_bundled_cross_encoder", options=("device",), places=()
-    ),
+    "bundled": Kind("askance.models.pair_scorer:load_cross_encoder", options=("device",), places=()),
     "cross-encoder": Kind(
-        "askance.models.cross_encoders:load_cross_encoder",
+        "askance.models.pair_scorer:load_cross_encoder",
         form="cross-encoder:NAME or cross-encoder:DIR",
         options=("device",),
         needs_place=True,

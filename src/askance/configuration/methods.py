@@ -29,7 +29,7 @@ from askance.configuration.prompts import open_airrag_prompts, open_instructions
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
 from askance.methods.airrag.parameters import read_actions
@@ -67,7 +67,7 @@ def method_class(name: str) -> type[Any]:
         raise UnknownName("method", name, known_names("methods", METHODS), remedy=absent if colon else "")
     if not isinstance(extension.target, type):
         raise InputError(f"the method {name} is no class ({extension.target!r}): name the class of a method.")
-    extension.make(Method, f"the method {name}")
+    extension.make((Method,), f"the method {name}")
     return extension.target
 
 
@@ -262,7 +262,7 @@ def _reader_folder(spec: Spec) -> Path | None:
 def choose_method(
     make: Callable[[str], Method],
     named: str | None,
-    models: Mapping[Role, Model],
+    models: Mapping[Role, RoleModel],
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> tuple[Method, str]:

@@ -28,9 +28,19 @@ from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter, parse_filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import Encoder, Method, Model, Reranker, Retriever, filtered_retriever
+from askance.core.ports import (
+    Encoder,
+    FeatureScorer,
+    Method,
+    Model,
+    PairScorer,
+    Reranker,
+    Retriever,
+    RoleModel,
+    filtered_retriever,
+)
 from askance.core.types import Role
-from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
+from askance.middleware.cache import CachedRetriever, CacheStore, cached_model
 from askance.middleware.session import Budget
 
 SCHEMA_VERSION = 1
@@ -74,7 +84,8 @@ def _models(value: Any) -> Any:
             raise UnknownName("role", str(role), build.ROLES, place="of a model")
         if model is None:
             raise ValueError(f"expected the name of a model for the role {role}")
-        _named("model", Model, model)
+        if not isinstance(model, PairScorer | FeatureScorer):
+            _named("model", Model, model)
     return {"answer": DEFAULT_MODEL, **given}
 
 
@@ -269,7 +280,7 @@ class EngineConfig:
             retriever = build.open_retriever(self.index, self.retriever, encoder, self.rerank)
             return self.cached_retriever(filtered_retriever(retriever, self.where))
 
-    def load_models(self) -> dict[Role, Model]:
+    def load_models(self) -> dict[Role, RoleModel]:
         """Load the models, and return them by role, with the cache if there is one."""
         return self.cached_models(build.load_models(self.models))
 
@@ -277,12 +288,12 @@ class EngineConfig:
         """Return a retriever wrapped with the cache, or unchanged if no cache is configured."""
         return retriever if self.cache is None else CachedRetriever(retriever, CacheStore(self.cache))
 
-    def cached_models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
+    def cached_models(self, models: Mapping[Role, RoleModel]) -> dict[Role, RoleModel]:
         """Return models wrapped with the cache, or unchanged if no cache is configured."""
         if self.cache is None:
             return dict(models)
         store = CacheStore(self.cache)
-        return {role: CachedModel(model, store) for role, model in models.items()}
+        return {role: cached_model(model, store) for role, model in models.items()}
 
     def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> Engine:
         """Make the engine. The models are loaded last, after everything else has been checked.
@@ -310,7 +321,7 @@ class EngineConfig:
     def engine(
         self,
         method: Method,
-        models: Mapping[Role, Model],
+        models: Mapping[Role, RoleModel],
         retriever: Retriever | None,
         encoder: Encoder | None,
         why: str = "",

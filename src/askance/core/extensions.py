@@ -54,12 +54,13 @@ class Extension:
     is_declared: bool
     place: str = ""
 
-    def make(self, port: type, what: str, /, *arguments: Any, **options: Any) -> Any:
+    def make(self, ports: tuple[type, ...], what: str, /, *arguments: Any, **options: Any) -> Any:
         """Return an object that has the members of a port.
 
         A class or function is called with the arguments; any other object is returned unchanged.
 
         Args:
+            ports: The port, perhaps followed by classes whose instances may take its place.
             what: The extension's name for messages, such as "the retriever NAME".
 
         Raises:
@@ -68,21 +69,25 @@ class Extension:
         """
         made = self.target
         if isinstance(made, type) or hasattr(made, "__code__"):
-            self.check_declared(port, what)
+            self.check_declared(ports, what)
             try:
                 made = made(*arguments, **options)
             except TypeError as error:
                 raise InputError(f"{what} can't be made: {error}.") from error
-        check_port(made, port, what)
+        port, *others = ports
+        if not isinstance(made, tuple(others)):
+            check_port(made, port, what)
         return made
 
-    def check_declared(self, port: type, what: str) -> None:
-        """Raise `InputError` for a class or function that does not declare that it implements `port`.
+    def check_declared(self, ports: tuple[type, ...], what: str) -> None:
+        """Raise `InputError` for a class or function that does not declare that it implements one of `ports`.
 
         A class also declares itself by having the port among its base classes.
         """
-        if self.is_declared or port in (getattr(self.target, _DECLARED, None), *_bases(self.target)):
+        declared = {getattr(self.target, _DECLARED, None), *_bases(self.target)}
+        if self.is_declared or not declared.isdisjoint(ports):
             return
+        port = ports[0]
         raise InputError(
             f"{what} does not declare itself a {port.__name__.lower()}, so it is not called: write "
             f"@askance.implements({port.__name__}) above it if it is one."

@@ -3,15 +3,16 @@
 Everything else is an adapter that implements a port, or a wrapper around one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.answers import Answer
-from askance.core.errors import FilterError, about
+from askance.core.errors import FilterError, MissingAbility, about
 from askance.core.filters import FieldKinds, Filter, check_filter, parse_filter
 from askance.core.trace import Trace
 from askance.core.types import (
@@ -115,20 +116,58 @@ class ShowsPieces(Protocol):
         """Return the vocabulary's raw string for each token id, with its space markers and byte encodings."""
 
 
-@runtime_checkable
-class ScoresFeatures(Protocol):
-    """A reward model that judges a reasoning path by numbers about it instead of its text."""
+class PairScorer(ABC):
+    """A model, such as a cross-encoder, that reads a query together with a text and writes nothing.
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The names of the numbers that `probability` uses."""
+    It may have the role critic or reward. A score is a logit: the log-odds, in nats, that the text is
+    relevant to the query. At 0, both are equally likely (see `types.relevance`). Adapters are subclasses, so
+    that telling them from language models needs no look at members, some of which are slow to compute.
 
-    def probability(self, features: Mapping[str, float | None]) -> float:
-        """Return the estimated probability that a path leads to the right answer.
+    Attributes:
+        name: The name of the model, as traces and reports show it.
+        fingerprint: An identifier that only models with the same scores share; an empty string if there is
+            none.
+        max_tokens: The number of tokens after which a pair is truncated.
+    """
 
-        Args:
-            features: The numbers by name. An unknown number is None.
+    name: str
+    fingerprint: str
+    max_tokens: int
+
+    @abstractmethod
+    async def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        """Return the logit of each pair of a query and a text, which is a finite number.
+
+        Raises:
+            ModelFailure: The model failed, for example for lack of memory.
         """
+
+    @abstractmethod
+    def count_tokens(self, query: str, text: str) -> int:
+        """Return the number of tokens that the model reads of a pair, at most `max_tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureScorer:
+    """A model in the role reward that judges a reasoning path by numbers about it instead of its text.
+
+    Attributes:
+        probability: A function that takes the numbers by name, None for an unknown one, and returns the
+            probability that the path leads to the right answer.
+        evidence: The scorer of each sub-query with its best passage, for the number "evidence"; None if
+            `probability` does without this number.
+    """
+
+    name: str
+    fingerprint: str
+    probability: Callable[[Mapping[str, float | None]], float]
+    evidence: PairScorer | None = None
+
+
+ScorePairs = Callable[[PairScorer, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
+"""A function that makes a call of a `PairScorer`."""
+RoleModel = Model | PairScorer | FeatureScorer
+"""A model in a role: a language model or, in the roles critic and reward, one that only judges."""
 
 
 class Retriever(Protocol):
@@ -263,7 +302,7 @@ class Run:
         encoder: The encoder, for methods that need one.
     """
 
-    models: Mapping[Role, Model]
+    models: Mapping[Role, RoleModel]
     retriever: Retriever
     trace: Trace
     seed: int = 0
@@ -272,7 +311,7 @@ class Run:
     @property
     def model(self) -> Model:
         """The model in the role "answer"."""
-        return self.models["answer"]
+        return language_model(self.models["answer"])
 
 
 @runtime_checkable
@@ -294,7 +333,7 @@ class ChecksModels(Protocol):
     An example is a requirement that certain tokens are in the model's vocabulary.
     """
 
-    def check_models(self, models: Mapping[Role, Model]) -> None:
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Check the models before anything runs.
 
         Raises:
@@ -328,6 +367,35 @@ def filtered_retriever(retriever: Retriever, where: str | Filter | None) -> Retr
     return cast(FilteringRetriever, retriever).filtered(where)
 
 
+def language_model(model: RoleModel, role: Role = "answer") -> Model:
+    """Return the model in a role that only a language model can have.
+
+    Raises:
+        MissingAbility: The model only judges. The message says which roles it can have.
+    """
+    if not isinstance(model, PairScorer | FeatureScorer):
+        return model
+    judged, roles = "numbers about a reasoning path", "reward (--model reward=…)"
+    if isinstance(model, PairScorer):
+        judged, roles = "pairs of texts", f"critic (--model critic=…) or {roles}"
+    raise MissingAbility(
+        f"model {model.name} in the role {role} only judges {judged}: give it the role {roles}, and the role "
+        f"{role} another model."
+    )
+
+
+def wrap(model: RoleModel, wrap_model: Callable[[Model], Model], score_pairs: ScorePairs) -> RoleModel:
+    """Return a model whose calls go through a wrapper.
+
+    Args:
+        wrap_model: Returns the wrapper of a language model.
+        score_pairs: Makes the calls of a `PairScorer`, also of one that a `FeatureScorer` uses.
+    """
+    if isinstance(model, FeatureScorer):
+        return replace(model, evidence=model.evidence and WrappedScorer(model.evidence, score_pairs))
+    return WrappedScorer(model, score_pairs) if isinstance(model, PairScorer) else wrap_model(model)
+
+
 class WrappedModel:
     """A `Model` around another model. Subclasses override the calls they change and inherit the rest."""
 
@@ -339,8 +407,6 @@ class WrappedModel:
         self.counts_exactly = model.counts_exactly
         if isinstance(model, ShowsPieces):
             self.pieces = model.pieces
-        if isinstance(model, ScoresFeatures):
-            self.feature_names, self.probability = model.feature_names, model.probability
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -359,6 +425,20 @@ class WrappedModel:
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         return await self._model.attend(text, bos=bos)
+
+
+class WrappedScorer(PairScorer):
+    """A `PairScorer` around another one, whose calls a function makes (see `wrap`)."""
+
+    def __init__(self, scorer: PairScorer, call: ScorePairs) -> None:
+        self.name, self.fingerprint, self.max_tokens = scorer.name, scorer.fingerprint, scorer.max_tokens
+        self._scorer, self._call = scorer, call
+
+    def count_tokens(self, query: str, text: str) -> int:
+        return self._scorer.count_tokens(query, text)
+
+    async def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        return await self._call(self._scorer, pairs)
 
 
 class WrappedRetriever:

@@ -9,7 +9,7 @@ tokens, retrievers or encoders.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from askance.core.ports import Model, WrappedModel
+from askance.core.ports import Model, PairScorer, RoleModel, WrappedModel, wrap
 from askance.core.trace import UPPER_BOUND
 from askance.core.types import Attention, GenerateRequest, Generation, Key, Prompt, Scored, TokenIds
 
@@ -103,15 +103,24 @@ class TokenLedger:
         num_prompt = 0 if prompt is None else await model.count(prompt)
         num_tokens, window = num_prompt + further, model.context_tokens
         self.root.is_upper_bound |= prompt is not None and not model.counts_exactly
-        self.was_short |= not self.fits(num_tokens) or num_prompt + max_tokens > window
-        if not self.fits(num_tokens):
-            raise NoRoom(
-                f"the next call reads {num_tokens:,} tokens, and {max(0, self.left or 0):,} are left"
-            )
-        if num_prompt + max_tokens > window:
+        if num_prompt + max_tokens > window and self.fits(num_tokens):
+            self.was_short = True
             raise NoRoom(
                 f"the next prompt has {num_prompt:,} tokens, {max_tokens:,} more were requested, and "
                 f"{model.name} has a context window of {window:,}"
+            )
+        self.spend_call(num_tokens)
+
+    def spend_call(self, num_tokens: int) -> None:
+        """Record a call and spend its input tokens.
+
+        Raises:
+            NoRoom: The input exceeds the tokens left.
+        """
+        if not self.fits(num_tokens):
+            self.was_short = True
+            raise NoRoom(
+                f"the next call reads {num_tokens:,} tokens, and {max(0, self.left or 0):,} are left"
             )
         self.root.num_calls += 1
         self.spend(num_tokens)
@@ -164,6 +173,16 @@ class BudgetedModel(WrappedModel):
         num_tokens = len(self._model.tokenize(text) if isinstance(text, str) else text)
         await self._ledger.read(self._model, None, 0, further=num_tokens + bos)
         return await self._model.attend(text, bos=bos)
+
+
+def budgeted(model: RoleModel, ledger: TokenLedger, *, scope: Key = ()) -> RoleModel:
+    """Return a model whose calls spend from a ledger (see `BudgetedModel`)."""
+
+    def score_pairs(scorer: PairScorer, pairs: Sequence[tuple[str, str]]) -> Awaitable[Sequence[float]]:
+        ledger.spend_call(sum(scorer.count_tokens(*pair) for pair in pairs))
+        return scorer.score_pairs(pairs)
+
+    return wrap(model, lambda model: BudgetedModel(model, ledger, scope=scope), score_pairs)
 
 
 async def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:

@@ -24,16 +24,9 @@ Role = Literal["answer", "plan", "attend", "critic", "reward", "judge"]
 passages and segments (Self-RAG), scores reasoning paths (AirRAG) or judges finished answers."""
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
 """A value that a model can return with every generated token (see `Want`)."""
-Capability = Literal["raw", "chat", "continuation", "score", "attend", "pair", "features"]
+Capability = Literal["raw", "chat", "continuation", "score", "attend"]
 """A kind of call that a model supports: `Raw` prompts, `Chat` prompts, a `continuation` in a chat,
-`Model.score` or `Model.attend`.
-
-A model with "pair", such as a cross-encoder, only judges: it scores the labels `PAIR_LABELS` after a `Raw`
-prompt whose parts are a query and whose continuation is a passage. A model with "features" judges numbers
-(see `ports.ScoresFeatures`)."""
-JUDGING_ROLES: dict[Capability, tuple[Role, ...]] = {"features": ("reward",), "pair": ("critic", "reward")}
-"""The possible roles of models that only judge, by the capability that such a model has."""
-PAIR_LABELS = ("relevant", "irrelevant")
+`Model.score` or `Model.attend`."""
 Task = Literal["open", "yes_no", "choice"]
 """The form of a short answer: free text, yes or no, or one of the question's options."""
 TextKind = Literal["text", "query", "passage"]
@@ -239,6 +232,9 @@ class Generation:
             tokens of a stop string, and the end-of-sequence token.
         finish: "end" (the model ended its text), "length", "stop" or the reason of a `Cut`.
         prompt_ids: The token ids of the prompt; empty if the model does not report them.
+        prompt_texts: The text of each token of the prompt, if attention is wanted; joined, they are the whole
+            prompt. A control token is a blank. A token that ends inside a character leaves its text to the
+            next one.
         prompt_tokens: The length of the prompt in tokens.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
@@ -249,6 +245,7 @@ class Generation:
     dropped: tuple[Token, ...] = ()
     finish: str = "length"
     prompt_ids: TokenIds = ()
+    prompt_texts: tuple[str, ...] = ()
     prompt_tokens: int = 0
     reused_tokens: int = 0
     is_upper_bound: bool = False
@@ -270,6 +267,15 @@ class Scored:
 
     logprob: float
     num_tokens: int
+
+
+def relevance(logit: float) -> tuple[float, float]:
+    """Return the log-probabilities (nats) that a text is relevant to a query, and that it is not.
+
+    Args:
+        logit: The score of a `PairScorer` for the pair.
+    """
+    return -float(np.logaddexp(0, -logit)), -float(np.logaddexp(0, logit))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,7 +81,7 @@ class StopTracker:
         text = self._text[: self._keep_chars]
         return Generation(
             text, tuple(kept), dropped, self.finish,
-            prompt_ids, prompt_tokens, reused_tokens, is_upper_bound,
+            prompt_ids, (), prompt_tokens, reused_tokens, is_upper_bound,
         )  # fmt: skip
 
     def _close(self, finish: str, keep_tokens: int, keep_chars: int) -> None:

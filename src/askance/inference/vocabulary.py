@@ -3,7 +3,10 @@
 For example, a string that continues a prompt gets no extra leading space.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from askance.core.errors import InputError
@@ -16,6 +19,19 @@ REPLACEMENT = "\ufffd"
 _MAX_PENDING_TOKENS = 4
 """A UTF-8 character has at most four bytes, so a character that is incomplete after four tokens is broken."""
 _CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """The token ids of a text.
+
+    Attributes:
+        texts: A function that returns the text of each token (see `Generation.prompt_texts`), where control
+            tokens have their strings.
+    """
+
+    ids: list[int]
+    texts: Callable[[], list[str]]
 
 
 class Vocabulary:
@@ -41,19 +57,22 @@ class Vocabulary:
         self._control_ids = {text: id for id, text in self.control.items()}
         self.bos = self._find_bos()
         self._sentinels = self._find_sentinels()
-        self._texts = dict[int, str]()
 
-    def encode(self, text: str, *, at_start: bool) -> list[int]:
+    def encode(self, text: str, *, at_start: bool) -> EncodedText:
         """Return the token ids of `text`. The strings of control tokens are encoded as control tokens.
 
         Args:
             at_start: Whether `text` starts a prompt. Only then may the tokenizer put a space before `text`.
         """
-        for sentinel, sentinel_ids in () if at_start else self._sentinels:
-            ids = self._plain(sentinel + text)
-            if ids[: len(sentinel_ids)] == sentinel_ids:
-                return ids[len(sentinel_ids) :]
-        return self._plain(text)
+        for sentinel, sentinel_ids in (*(() if at_start else self._sentinels), ("", [])):
+            output, num_before = self._output(sentinel + text), len(sentinel_ids)
+            ids: list[int] = output["input_ids"]
+            if ids[:num_before] == sentinel_ids:
+                break
+        ids = ids[num_before:]
+        if encodings := getattr(output, "encodings", None):
+            return EncodedText(ids, lambda: _split(text, encodings[0].offsets[num_before:], len(sentinel)))
+        return EncodedText(ids, partial(self.texts, ids))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`, in which control tokens appear as their strings."""
@@ -65,26 +84,28 @@ class Vocabulary:
     def decode_inside(self, ids: Sequence[int]) -> str:
         """Return the text of `ids` as they appear in the middle of a longer text.
 
-        At the start of a text, SentencePiece would drop the leading space. The results for single ids are
-        cached, since methods that use attention need the text of every token of a prompt.
+        At the start of a text, SentencePiece would drop the leading space.
         """
-        if len(ids) != 1:
-            return self._decode_inside(ids)
-        (id,) = ids
-        if id not in self._texts:
-            self._texts[id] = self._decode_inside(ids)
-        return self._texts[id]
-
-    def _decode_inside(self, ids: Sequence[int]) -> str:
         for _, sentinel_ids in self._sentinels:
             before, whole = self.decode(sentinel_ids), self.decode([*sentinel_ids, *ids])
             if whole.startswith(before):
                 return whole[len(before) :]
         return self.decode(ids)
 
+    def texts(self, ids: Sequence[int]) -> list[str]:
+        """Return one string per id. Joined, these strings are the whole text.
+
+        An incomplete character at the end is included as U+FFFD.
+        """
+        if hasattr(self.tokenizer, "token_texts"):
+            return list(self.tokenizer.token_texts(ids))
+        detokenizer = IncrementalDetokenizer(self)
+        texts = [detokenizer.add(id) for id in ids]
+        return [*texts[:-1], texts[-1] + detokenizer.flush()] if texts else []
+
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         """Return the vocabulary's own strings for `ids`."""
-        self.check_ids(tuple(ids))
+        self.check_ids(ids)
         return tuple(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def single_id(self, text: str) -> int:
@@ -95,7 +116,7 @@ class Vocabulary:
         """
         if text in self._control_ids:
             return self._control_ids[text]
-        ids = self.encode(text, at_start=False)
+        ids = self.encode(text, at_start=False).ids
         if len(ids) != 1:
             raise InputError(
                 f"token_probs names {text!r}, which is {len(ids)} tokens of model {self.name!r}: "
@@ -103,7 +124,7 @@ class Vocabulary:
             )
         return ids[0]
 
-    def check_ids(self, ids: TokenIds) -> None:
+    def check_ids(self, ids: Sequence[int]) -> None:
         """Raise InputError if an id is outside the vocabulary."""
         for id in ids:
             if not 0 <= id < self.size:
@@ -111,8 +132,11 @@ class Vocabulary:
                     f"token id {id} is outside the vocabulary of model {self.name!r} (0 to {self.size - 1})."
                 )
 
+    def _output(self, text: str) -> Any:
+        return self.tokenizer(text, add_special_tokens=False, verbose=False)
+
     def _plain(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        ids: list[int] = self._output(text)["input_ids"]
         return ids
 
     def _find_bos(self) -> TokenIds:
@@ -133,6 +157,22 @@ class Vocabulary:
                 sentinels.append((sentinel, ids))
                 adds_space = adds_space or joined[len(ids) :] != bare
         return sentinels if adds_space else []
+
+
+def _split(text: str, offsets: Sequence[tuple[int, int]], num_before: int) -> list[str]:
+    """Return the part of a text that each token covers, together with what no token covers before it.
+
+    Args:
+        offsets: The offsets of each token. Tokens of one character may all have the offsets of the character.
+        num_before: The number of characters that precede the text in `offsets`.
+    """
+    texts, at = list[str](), 0
+    for (_, end), (next_start, next_end) in pairwise([*offsets, (num_before + len(text),) * 2]):
+        is_part = next_start < end <= next_end  # of a character that the next token completes
+        stop = at if is_part else max(at, end - num_before)
+        texts.append(text[at:stop])
+        at = stop
+    return [*texts[:-1], texts[-1] + text[at:]] if texts else []
 
 
 def _control_strings(tokenizer: Any) -> dict[int, str]:

@@ -8,7 +8,7 @@ from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.parameters import Parameters, checked_dataclass, parameter
-from askance.core.ports import Method, Model, Needs, Run
+from askance.core.ports import Method, Needs, RoleModel, Run
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Demo, Hit, Question, Role
@@ -156,7 +156,7 @@ class Blender(Parameters):
     def needs(self) -> Needs:
         return combined_needs([method.needs for _, method in self.methods.named])
 
-    def check_models(self, models: Mapping[Role, Model]) -> None:
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Raise MissingAbility if one of the methods can't work with `models`."""
         check_models_of((method for _, method in self.methods.named), models)
 

@@ -24,7 +24,16 @@ import numpy as np
 from askance.core.errors import InputError
 from askance.core.filters import FieldKinds, Filter
 from askance.core.notes import note, noted
-from askance.core.ports import FilteringRetriever, Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.ports import (
+    FilteringRetriever,
+    Model,
+    PairScorer,
+    Retriever,
+    RoleModel,
+    WrappedModel,
+    WrappedRetriever,
+    wrap,
+)
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -40,7 +49,7 @@ from askance.core.version import VERSION
 
 T = TypeVar("T")
 
-_FORMAT = 4
+_FORMAT = 5
 """The version of the stored format. Incrementing it makes older entries unreachable."""
 _NOTES_OF_QUERIES = frozenset({"script"})
 """The names of the notes that a cached search repeats. All others tell what happened while it was made."""
@@ -176,6 +185,21 @@ class CachedModel(WrappedModel):
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         id = request_id("attend", self._source, text, bos)
         return await _cached(self._store, id, lambda: self._model.attend(text, bos=bos))
+
+
+def cached_model(model: RoleModel, store: CacheStore) -> RoleModel:
+    """Return a model whose outputs are cached.
+
+    Raises:
+        InputError: The model has no fingerprint.
+    """
+    source = _source(model.name, model.fingerprint)
+
+    def score_pairs(scorer: PairScorer, pairs: Sequence[tuple[str, str]]) -> Awaitable[Sequence[float]]:
+        id = request_id("score_pairs", source, tuple(pairs))
+        return _cached(store, id, lambda: scorer.score_pairs(pairs))
+
+    return wrap(model, lambda model: CachedModel(model, store), score_pairs)
 
 
 class CachedRetriever(WrappedRetriever):

@@ -16,7 +16,7 @@ from askance.core.errors import AskanceError, LimitReached, ModelFailure, Retrie
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.parameters import Parameters, checked_dataclass, parameter
-from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.ports import Model, PairScorer, Retriever, WrappedModel, WrappedRetriever
 from askance.core.token_ledger import TokenLedger
 from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
@@ -33,6 +33,7 @@ from askance.core.types import (
     Scored,
     Span,
     TokenIds,
+    relevance,
 )
 
 
@@ -147,6 +148,29 @@ class Session:
             raise self.limit_reached("tokens", why)
         ledger.num_calls += 1
         ledger.spend(num_tokens)
+
+    async def score(
+        self, role: Role, scorer: PairScorer, pairs: Sequence[tuple[str, str]]
+    ) -> Sequence[float]:
+        """Return the scores that the scorer in a role gives. The trace records a pair like two options."""
+        place, counts = f"{role} model {scorer.name}, score", [scorer.count_tokens(*pair) for pair in pairs]
+
+        async def count() -> int:
+            return sum(counts)
+
+        async with self.call(place, ModelFailure, count) as seconds:
+            logits = await scorer.score_pairs(pairs)
+        for pair, logit, num_tokens in zip(pairs, logits, counts, strict=True):
+            self.trace.add(
+                ScoredOptions,
+                seconds=seconds() / len(pairs),
+                role=role,
+                prompt="\n".join(pair),
+                options=("relevant", "irrelevant"),
+                logprobs=relevance(logit),
+                prompt_tokens=num_tokens,
+            )
+        return logits
 
     @property
     def _seconds_left(self) -> float:

@@ -1,4 +1,4 @@
-"""A logistic regression as a `Model` in the role reward, and the file that holds it.
+"""A logistic regression as a `FeatureScorer` in the role reward, and the file that holds it.
 
     {"format": 1, "kind": "askance path reward", "intercept": -0.4,
      "features": [{"name": "jcd", "mean": 0.51, "scale": 0.22, "coefficient": 1.3}, …],
@@ -9,19 +9,18 @@
 """
 
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from askance.core.errors import ModelSpecError, UnknownName
+from askance.core.errors import ModelSpecError
+from askance.core.ports import FeatureScorer
 from askance.core.strict_json import json_line
 from askance.methods.airrag.path_features import FEATURES
-from askance.models.cross_encoders import load_cross_encoder
-from askance.models.pair_model import PairModel
-from askance.models.pair_scorer import PairScorer
+from askance.models.local.model_files import read_record
+from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import checksum, write_atomically
 
 FILE = "features.json"
@@ -92,20 +91,7 @@ class FeatureReward(BaseModel):
         return 0.5 * (1 + math.tanh(logit / 2))
 
 
-class FeatureModel(PairModel):
-    """A `Model` that judges the features of paths, and the evidence for one of them by a cross-encoder."""
-
-    def __init__(self, name: str, reward: FeatureReward, fingerprint: str, scorer: PairScorer | None) -> None:
-        if scorer is None:
-            self.capabilities, self.context_tokens = frozenset({"features"}), sys.maxsize
-        else:
-            super().__init__(scorer)
-            self.capabilities = frozenset({"features", "pair"})
-        self.name, self.fingerprint, self.probability = name, fingerprint, reward.probability
-        self.feature_names = tuple(each.name for each in reward.features)
-
-
-def load_feature_model(name: str) -> FeatureModel:
+def load_feature_scorer(name: str) -> FeatureScorer:
     """Load a regression on features, and its cross-encoder if it has one.
 
     Args:
@@ -127,19 +113,12 @@ def load_feature_model(name: str) -> FeatureModel:
             f"{reward.cross_encoder}, whose scores would mean something else. {_REMEDY}"
         )
     fingerprint = f"features, {checksum(json_line(reward.model_dump()).encode())}"
-    return FeatureModel(f"features:{name}", reward, fingerprint, scorer)
+    return FeatureScorer(f"features:{name}", fingerprint, reward.probability, scorer)
 
 
 def read_feature_reward(path: Path) -> FeatureReward:
-    """Return the content of a features file (see `load_feature_model`)."""
-    try:
-        return FeatureReward.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise ModelSpecError(
-            f"the features file {path} can't be read: {error.strerror}. {_REMEDY}"
-        ) from error
-    except ValidationError as error:
-        raise _flaw(path, error) from error
+    """Return the content of a features file (see `load_feature_scorer`)."""
+    return read_record(path, "the features file", _REMEDY, FeatureReward, Feature)
 
 
 def write_feature_reward(folder: Path, reward: FeatureReward) -> None:
@@ -149,25 +128,3 @@ def write_feature_reward(folder: Path, reward: FeatureReward) -> None:
         OSError: The file can't be written.
     """
     write_atomically(folder / FILE, json_line(reward.model_dump()) + "\n")
-
-
-def _flaw(path: Path, error: ValidationError) -> ModelSpecError | UnknownName:
-    """Return the first flaw of a file as an error. Another format explains all others, so it comes first."""
-    flaws = error.errors(include_url=False)
-    first = min(flaws, key=lambda each: (each["loc"] != ("format",), each["type"] != "extra_forbidden"))
-    key = ".".join(map(str, first["loc"]))
-    if first["loc"] == ("format",):
-        found = "none" if first["type"] == "missing" else repr(first["input"])
-        return ModelSpecError(
-            f"the features file {path} has format {found}, and this version reads format 1. {_REMEDY}"
-        )
-    if first["type"] == "extra_forbidden":
-        return UnknownName(
-            "key",
-            key,
-            (*FeatureReward.model_fields, *Feature.model_fields),
-            place=f"in the features file {path}",
-        )
-    message = first["msg"].removeprefix("Value error, ")
-    given = "" if first["type"] == "missing" or not key else f", found {first['input']!r}"
-    return ModelSpecError(f"the features file {path}, {key or 'all of it'}: {message}{given}. {_REMEDY}")

@@ -1,4 +1,4 @@
-"""Public fakes without weights, for tests and first steps: a model, an encoder and an entailment model.
+"""Public fakes without weights, for tests and first steps: a model, an encoder and two judges of pairs.
 
 The model plays given replies or writes seeded random words. It passes the same contract tests as real models:
 its signals are computed from an explicit next-word distribution.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from askance.core.errors import InputError, PromptTooLong
 from askance.core.extensions import implements
-from askance.core.ports import Encoder, Entailment, Model
+from askance.core.ports import Encoder, Entailment, Model, Reranker
 from askance.core.types import (
     Attention,
     Capability,
@@ -38,10 +38,11 @@ from askance.core.types import (
 from askance.inference.decoding import check_sampling
 from askance.inference.stopping import StopTracker
 from askance.models import scripted_replies as script
+from askance.models.pair_scorer import CrossEncoder
 from askance.models.scripted_replies import Reply
 from askance.text.linguistics import content_words
 
-__all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
+__all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel", "ScriptedPairScorer"]
 
 KEPT_PROMPTS = 2_000
 """The number of prompts that a scripted model keeps. Every distinct piece of all its texts is kept, too."""
@@ -168,7 +169,13 @@ class ScriptedModel:
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
             tracker.end(token) if piece == script.END else tracker.add(token)
-        return tracker.generation(prompt_ids, len(prompt_ids))
+        generation = tracker.generation(prompt_ids, len(prompt_ids))
+        if request.want.attention is None:
+            return generation
+        shown = (self._pieces[id] for id in prompt_ids)
+        return replace(
+            generation, prompt_texts=tuple(" " if self._is_control(piece) else piece for piece in shown)
+        )
 
     def _attention_over(self, ids: Sequence[int], reduction: str) -> NDArray[np.float32]:
         """Return the attention of the last of `ids` over all of them, for each head or reduced over heads."""
@@ -224,9 +231,12 @@ class ScriptedModel:
                 ids += part
                 continue
             for piece in self._piece.findall(part.text):
-                plain = part.trusted or not (piece in self._control or piece.startswith("<|"))
+                plain = part.trusted or not self._is_control(piece)
                 ids += map(self._id, [piece] if plain else [piece[0], piece[1:]])
         return tuple(ids)
+
+    def _is_control(self, piece: str) -> bool:
+        return piece in self._control or piece.startswith("<|")
 
     def _id(self, piece: str) -> int:
         """Return the id of a piece: a hash of its text, which does not depend on the order of calls."""
@@ -320,3 +330,32 @@ class ScriptedEntailment:
     async def entails(self, premise: str, claim: str) -> bool:
         self.calls.append((premise, claim))
         return self._judge(premise, claim)
+
+
+def shared_words(query: str, text: str) -> float:
+    """Return the number of content words that both texts have."""
+    return float(len(content_words(query) & content_words(text)))
+
+
+@implements(Reranker)
+class ScriptedPairScorer(CrossEncoder):
+    """A `PairScorer` and `Reranker` that applies a simple rule.
+
+    Args:
+        logit: A function that takes a query and a text, and returns the logit of the pair.
+
+    Attributes:
+        pairs: All pairs scored so far.
+    """
+
+    def __init__(self, logit: Callable[[str, str], float] = shared_words) -> None:
+        super().__init__("scripted", "scripted", 512)
+        self.pairs: list[tuple[str, str]] = []
+        self._logit = logit
+
+    def _logits(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        self.pairs += pairs
+        return [self._logit(query, text) for query, text in pairs]
+
+    def _num_tokens(self, query: str, text: str) -> int:
+        return min(len(f"{query} {text}".split()), self.max_tokens)

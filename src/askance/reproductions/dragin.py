@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
-from askance.core.ports import Model, Needs, ShowsPieces
+from askance.core.ports import Model, Needs, RoleModel, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
 from askance.methods.common.search import QueryMode, TriggerMode, query_from_words
@@ -97,7 +97,7 @@ class DraginAuthors(AuthorsDrafts):
         capabilities: set[Capability] = {"raw", "attend"} if attends else {"raw"}
         return Needs(frozenset(signals), frozenset(capabilities), retriever=True)
 
-    def check_models(self, models: Mapping[Role, Model]) -> None:
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Raise MissingAbility if the model does not expose the strings of its vocabulary."""
         if not isinstance(models["answer"], ShowsPieces):
             raise MissingAbility(

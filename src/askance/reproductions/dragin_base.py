@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
-from askance.core.ports import Needs, Run
+from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import (
     GenerateRequest,
@@ -27,7 +27,6 @@ from askance.core.types import (
 from askance.methods.common.answer_text import cite_with_markers, decide_short_answer, parse_markers
 from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
 from askance.methods.common.token_limit import TokenLimited
-from askance.methods.dragin.attention_map import is_control_token
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
@@ -315,3 +314,9 @@ def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
 def joined(*parts: str, keeps_empty: bool = False) -> str:
     """Return the parts joined with single spaces, without empty parts unless `keeps_empty` is set."""
     return " ".join(part for part in parts if part or keeps_empty)
+
+
+def is_control_token(id: int, model: Model) -> bool:
+    """Return whether a token is a control token, which can result only from encoding trusted text."""
+    text = model.decode((id,))
+    return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

@@ -12,7 +12,7 @@ from askance.core.answers import Answer, Citation
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
-from askance.core.ports import Model, Needs, Run
+from askance.core.ports import Needs, RoleModel, Run, language_model
 from askance.core.types import Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
@@ -54,9 +54,9 @@ class SelfragAuthors(SelfragParameters):
 
     keeps_markers: ClassVar[bool] = True
 
-    def check_models(self, models: Mapping[Role, Model]) -> None:
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Raise MissingAbility if the model was not trained on reflection tokens."""
-        model = models["answer"]
+        model = language_model(models["answer"])
         if not has_reflection_tokens(model):
             raise MissingAbility(
                 "method selfrag_authors reads reflection tokens, each one token of the vocabulary, and their "

@@ -26,7 +26,7 @@ both = pytest.mark.parametrize("name", ["llama", "qwen"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_ids_are_those_of_transformers(gguf_files, gguf_models, name, text):
     model, tokenizer = gguf_models[name], gguf_files[name][2]
-    whole = model._vocabulary.encode(text, at_start=True)
+    whole = model._vocabulary.encode(text, at_start=True).ids
     assert whole == tokenizer(text, add_special_tokens=False)["input_ids"]
     assert model._vocabulary.decode(whole) == tokenizer.decode(whole)
     assert list(model.pieces(tuple(whole))) == tokenizer.convert_ids_to_tokens(whole)

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from askance.configuration.build import load_model
+from askance.configuration.build import load_models
 from askance.core.errors import InputError, ModelFailure
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.models.feature_reward import read_feature_reward
-from askance.models.pair_scorer import PairScorer
+from askance.models.pair_scorer import CrossEncoder
 from askance.training.reward.train_features import FeatureSettings, logistic, train_features
 from tests.evaluation.hand_made import record, written
 from tests.models.tiny_cross_encoder import save_cross_encoder
@@ -62,7 +62,8 @@ def test_it_learns_which_paths_are_right(tmp_path):
     assert "| retrieval_score | mean score of the best passage" in card
     again, _ = train_features({"run": run}, FeatureSettings(held_out=0.4), tmp_path / "again")
     assert again == reward
-    assert load_model(f"features:{tmp_path / 'reward'}").capabilities == {"features"}
+    (loaded,) = load_models({"reward": f"features:{tmp_path / 'reward'}"}).values()
+    assert loaded.evidence is None
 
 
 def test_gold_answers_are_no_feature(tmp_path):
@@ -85,13 +86,13 @@ def test_labels_of_one_class(tmp_path):
 
 def test_a_cross_encoder_judges_the_evidence(tmp_path, monkeypatch):
     folder, seen = save_cross_encoder(tmp_path / "encoder"), []
-    real = PairScorer.score_texts
+    real = CrossEncoder.score_pairs
 
     async def noted(self, pairs):
         seen.extend(pairs)
         return await real(self, pairs)
 
-    monkeypatch.setattr(PairScorer, "score_texts", noted)
+    monkeypatch.setattr(CrossEncoder, "score_pairs", noted)
     trace = tree(True)
     other = Trace()
     for event in trace.events:
@@ -103,7 +104,7 @@ def test_a_cross_encoder_judges_the_evidence(tmp_path, monkeypatch):
     assert sorted(seen)[0] == ("When?", "Bonn It has a bridge.")
     assert len(seen) == len(set(seen)) + 2, "each pair of a query and a passage once; passages differ by id"
     assert reward.cross_encoder == str(folder)
-    monkeypatch.setattr(PairScorer, "_score", lambda self, pairs: 1 / 0)
+    monkeypatch.setattr(CrossEncoder, "_score", lambda self, pairs: 1 / 0)
     with pytest.raises((ModelFailure, ZeroDivisionError)):
         train_features({"run": run}, settings, tmp_path / "other", cross_encoder=str(folder))
     assert not (tmp_path / "other").exists(), "a failure writes nothing"

@@ -10,7 +10,7 @@ from askance.core.errors import InputError
 from askance.core.types import Question
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.prompts import PromptBuilder
-from askance.methods.airrag.reward import VERDICTS, PathRewardModel
+from askance.methods.airrag.reward import VERDICTS
 from askance.methods.common.label_probabilities import label_probabilities
 from askance.middleware.session import prompt_text
 from askance.models.scripted import ScriptedModel
@@ -92,7 +92,6 @@ def test_a_reward_model_learns_which_steps_lead_to_right_answers(name, request, 
     ]
     right, wrong = (asyncio.run(label_probabilities(model, prompt, VERDICTS))[0] for prompt in prompts)
     assert right > wrong
-    assert PathRewardModel(builder).prompts is builder
     card = (tmp_path / "reward" / "README.md").read_text()
     assert "| the reward | answers |" in card
     assert "verifier=rm_vote" in card

@@ -6,7 +6,7 @@ import pytest
 
 from askance.core.errors import InputError, MissingAbility, ModelFailure, RunFolderError
 from askance.methods.selfrag.tokens import ALL_TOKENS, GROUPS
-from askance.models.scripted import ScriptedModel
+from askance.models.scripted import ScriptedModel, ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.training.selfrag.annotate import annotate_rows, label_counts
 from askance.training.selfrag.annotate import annotator as annotator_of
@@ -176,9 +176,8 @@ class TestModels:
         assert idle.prompts == []
 
     def test_a_cross_encoder_can_not_give_all_labels(self):
-        pairs = ScriptedModel(capabilities=frozenset({"pair", "score"}), name="pairs")
-        with pytest.raises(MissingAbility, match="pairs only judges pairs of texts"):
-            annotator_of({"answer": pairs}, ScriptedRetriever([ARNO]))
+        with pytest.raises(MissingAbility, match="in the role answer only judges pairs of texts"):
+            annotator_of({"answer": ScriptedPairScorer()}, ScriptedRetriever([ARNO]))
 
     def test_a_prompt_that_is_too_long_gets_no_label(self, llama):
         long = replace(ROW, output="word " * 5000 + ".")
@@ -195,11 +194,7 @@ class TestModels:
         assert annotation.retrieve == "[Retrieval]"
 
     def test_a_cross_encoder_judges_passages(self):
-        pairs = ScriptedModel(
-            scores={"relevant": -0.1, "irrelevant": -2.4},
-            capabilities=frozenset({"pair", "score"}),
-            name="pairs",
-        )
+        pairs = ScriptedPairScorer(lambda *pair: 2.3)
         models = {"answer": ScriptedModel(scores=lambda prompt, option: -1.0), "critic": pairs}
         annotation = run(annotator_of(models, ScriptedRetriever([ARNO])).annotate(ROW))
         (judged,) = annotation.sentences[0].passages

@@ -121,7 +121,7 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
         if extension is None:
             known = known_names("datasets", DATASETS)
             raise UnknownName("dataset", name, known, place="(write NAME:FILE)", remedy=_with_its_name(name))
-        extension.check_declared(Dataset, f"the dataset {named}")
+        extension.check_declared((Dataset,), f"the dataset {named}")
         path = extension.place
         dataset = Dataset(f"{name}:FILE" if path else name, extension.target)
     elif bool(path) != dataset.takes_path:

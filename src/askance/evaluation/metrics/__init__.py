@@ -220,5 +220,5 @@ def _extension(name: str) -> Metric | None:
         return found
     if not callable(found):
         raise InputError(f"the metric {name} is no function ({found!r}): it takes an answer and the golds.")
-    extension.check_declared(Metric, f"the metric {name}")
+    extension.check_declared((Metric,), f"the metric {name}")
     return Metric(found, "short answer")

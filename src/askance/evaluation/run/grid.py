@@ -48,7 +48,7 @@ from askance.core.errors import (
     RunFolderError,
     UnknownName,
 )
-from askance.core.ports import Model
+from askance.core.ports import RoleModel
 from askance.core.toml_file import read_toml
 from askance.core.types import Role
 from askance.evaluation.run.experiment import (
@@ -287,7 +287,7 @@ def loading_once(load_models: LoadModels) -> LoadModels:
     """Return a function that loads each model specification at most once."""
 
     @cache
-    def load(spec: Any) -> Model:
+    def load(spec: Any) -> RoleModel:
         return load_models({"answer": spec})["answer"]
 
     return lambda specs: {cast(Role, role): load(spec) for role, spec in specs.items()}

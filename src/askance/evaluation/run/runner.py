@@ -12,7 +12,7 @@ from askance.ask import Engine, Result, precisions_of
 from askance.configuration.methods import choose_method
 from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
-from askance.core.ports import Model
+from askance.core.ports import RoleModel
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
@@ -22,8 +22,8 @@ from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
 
-LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
-"""A function from specifications by role to models by role, such as `loaders.load_models`."""
+LoadModels = Callable[[Mapping[str, Any]], dict[Role, RoleModel]]
+"""A function from specifications by role to models by role, such as `build.load_models`."""
 _95_PERCENT = 1.96
 
 

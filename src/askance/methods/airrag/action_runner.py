@@ -79,7 +79,7 @@ class ActionRunner:
         ]
         if self.reward_model is not None:
             states = [each.state for each in found]
-            await self.reward_model.judge(states, self.budget, self.tokens_to_finish)
+            await self.reward_model.judge_paths(states, self.budget, self.tokens_to_finish)
         return found
 
     async def _plan(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:

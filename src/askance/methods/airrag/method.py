@@ -7,7 +7,7 @@ from typing import ClassVar
 from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
 from askance.core.parameters import checked_dataclass, parameter
-from askance.core.ports import Model, Needs, Run
+from askance.core.ports import FeatureScorer, Needs, PairScorer, RoleModel, Run
 from askance.core.types import Hit, Question, Role
 from askance.methods.airrag.mcts import MctsTree, Node
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
@@ -56,10 +56,11 @@ class Airrag(AirragParameters):
         own = Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb")
         return combined_needs([own, *(method.needs for _, method in self.actions.named)])
 
-    def check_models(self, models: Mapping[Role, Model]) -> None:
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Raise MissingAbility if no model can give rewards, or if a method used as an action can't run."""
         judge = models.get("reward", models["answer"])
-        if self.is_judged and not judge.capabilities & {"score", "pair", "features"}:
+        scores = isinstance(judge, PairScorer | FeatureScorer) or "score" in judge.capabilities
+        if self.is_judged and not scores:
             raise MissingAbility(
                 f"method airrag, with these parameters, scores paths, which {judge.name} can't do: name a "
                 "model that can, for example --model reward=bundled, or choose --set verifier=jcd --set "

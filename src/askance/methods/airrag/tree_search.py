@@ -4,7 +4,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from askance.core.ports import Model, Run
+from askance.core.ports import FeatureScorer, Model, PairScorer, Run, language_model
 from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.trace import WordSignal
 from askance.core.types import Question
@@ -44,9 +44,10 @@ class TreeSearch:
         self.total_budget = TokenLedger(params.l_max)
         if params.is_judged:
             is_free = params.reward == "consistency" and not params.count_verifier
-            prompts, ledger = self._prompts(models.get("reward", self.run.model)), TokenLedger()
+            named, ledger = models.get("reward", self.run.model), TokenLedger() if is_free else None
+            judge = named if isinstance(named, PairScorer | FeatureScorer) else self._prompts(named)
             judges_steps = params.reward_of == "steps"
-            self.reward_model = PathRewardModel(prompts, ledger if is_free else None, judges_steps)
+            self.reward_model = PathRewardModel(judge, self.question, ledger, judges_steps)
 
     async def search(self) -> list[MctsTree[PathState]]:
         """Run the search, and return its tree, or the tree of each path if the paths are independent.
@@ -189,8 +190,8 @@ class TreeSearch:
 
     def _action_runner(self, budget: TokenLedger, *, is_judged: bool = True) -> ActionRunner:
         answering = self._prompts(BudgetedModel(self.run.model, budget))
-        planner = self.run.models.get("plan")
-        planning = answering if planner is None else self._prompts(BudgetedModel(planner, budget))
+        planner = language_model(self.run.models.get("plan", self.run.model), "plan")
+        planning = self._prompts(BudgetedModel(planner, budget))
         reward_model, cache = self.reward_model if is_judged else None, dict(self._reply_cache)
         return ActionRunner(self.parameters, answering, planning, self.run, budget, reward_model, cache)
 
@@ -282,8 +283,8 @@ class TreeSearch:
     @property
     def _votes_may_change(self) -> bool:
         """Return whether further answers change how much the votes for earlier answers count."""
-        is_weighted = self.parameters.verifier == "rm_vote"
-        return is_weighted and self.reward_model is not None and self.reward_model.uses_features
+        judge = self.reward_model and self.reward_model.judge
+        return self.parameters.verifier == "rm_vote" and isinstance(judge, FeatureScorer)
 
     def on_rollout_end(self, rollout: int) -> None:
         self._runners[rollout].budget.close()

@@ -8,9 +8,9 @@ from typing import Any
 from askance.core.answers import Answer
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import method_spec
-from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.ports import ChecksModels, Method, Needs, RoleModel, Run
 from askance.core.spec import Spec
-from askance.core.token_ledger import BudgetedModel, TokenLedger
+from askance.core.token_ledger import TokenLedger, budgeted
 from askance.core.types import Question, Role
 from askance.methods.common.token_limit import answer_within_limit
 
@@ -100,7 +100,7 @@ async def member_answer(
     Raises:
         BudgetTooSmall, NoRoom: The budget has no room for an answer.
     """
-    models = {role: BudgetedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
+    models = {role: budgeted(model, ledger, scope=(name,)) for role, model in run.models.items()}
     member: Any = method
     if ledger.left is not None and hasattr(method, "l_max"):
         l_max = ledger.left if member.l_max is None else min(member.l_max, ledger.left)
@@ -122,7 +122,7 @@ def combined_needs(needs: Sequence[Needs]) -> Needs:
     )
 
 
-def check_models_of(methods: Iterable[Method], models: Mapping[Role, Model]) -> None:
+def check_models_of(methods: Iterable[Method], models: Mapping[Role, RoleModel]) -> None:
     """Raise MissingAbility if one of `methods` can't work with `models`."""
     for method in methods:
         if isinstance(method, ChecksModels):

@@ -7,7 +7,7 @@ from askance.core.concurrency import Together, gather_or_cancel, in_turn
 from askance.core.errors import BudgetTooSmall
 from askance.core.parameters import Parameters, checked_dataclass, name_of, parameter
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
-from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
+from askance.core.token_ledger import NoRoom, TokenLedger, budgeted
 from askance.core.trace import Trace
 from askance.core.types import Hit, Question
 from askance.methods.common.answer_text import PlainTrace, committed_answer, full_text, num_committed_chars
@@ -64,7 +64,7 @@ async def answer_within_limit(method: Method, question: Question, run: Run) -> A
 
 async def _answer_within_l_max(method: Method, l_max: int, question: Question, run: Run) -> Answer:
     ledger, retriever = TokenLedger(l_max), RecordingRetriever(run.retriever, run.trace)
-    models = {role: BudgetedModel(model, ledger) for role, model in run.models.items()}
+    models = {role: budgeted(model, ledger) for role, model in run.models.items()}
     try:
         answer = await method.answer(question, replace(run, models=models, retriever=retriever))
     except NoRoom as reason:

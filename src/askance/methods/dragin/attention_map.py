@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.ports import Model, Run
+from askance.core.ports import Model, Run, language_model
 from askance.core.trace import QueryWord
-from askance.core.types import Generation, Span, TokenIds
+from askance.core.types import Generation
 from askance.text.linguistics import Linguistics
 from askance.text.words import PIECE
 
@@ -50,8 +50,6 @@ def _offset_map(source: str, target: str) -> list[int]:
     return offsets
 
 
-_REPLACEMENT = "\ufffd"
-_MAX_TOKENS_PER_CHARACTER = 4
 Heads = Literal["max", "mean"]
 """The aggregation over the heads of a layer."""
 Row = NDArray[np.float32]
@@ -186,14 +184,15 @@ class AttentionMap:
 
 async def attention_map_of(generation: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
     """Return the attention map of the model in the role "attend" or, without one, of the answering model."""
-    if "attend" in run.models:
-        return await proxy_attention_map(generation, question, so_far, run.models["attend"])
-    return model_attention_map(generation, question, so_far, run.model)
+    proxy = run.models.get("attend")
+    if proxy is None:
+        return model_attention_map(generation, question, so_far)
+    return await proxy_attention_map(generation, question, so_far, language_model(proxy, "attend"))
 
 
-def model_attention_map(generation: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
+def model_attention_map(generation: Generation, question: str, so_far: str) -> AttentionMap:
     """Return the attention map that the answering model reported while it generated."""
-    prompt = [" " if text is None else text for text in token_texts(generation.prompt_ids, model)]
+    prompt = generation.prompt_texts
     tokens = (*generation.tokens, *generation.dropped)
     texts = [*prompt, *(token.text for token in tokens)]
     text, sentence_start = "".join(texts), sum(map(len, prompt))
@@ -239,25 +238,3 @@ def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> tuple[Query
 def query_of(words: Sequence[QueryWord]) -> str:
     """Return the query that consists of these words."""
     return " ".join(word.text for word in words)
-
-
-def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
-    """Return the text of each token, or None for a control token.
-
-    If several tokens encode one character, the last token gets it, and the others get an empty string.
-    """
-    control = {id for id in set(ids) if is_control_token(id, model)}
-    texts, start = list[str | None](), 0
-    for end, id in enumerate(ids, start=1):
-        text = None if id in control else model.decode(ids[start:end])
-        is_part = text is not None and text.endswith(_REPLACEMENT)
-        is_whole = not is_part or end - start >= _MAX_TOKENS_PER_CHARACTER or end == len(ids)
-        texts.append(text if is_whole else "")
-        start = end if is_whole else start
-    return texts
-
-
-def is_control_token(id: int, model: Model) -> bool:
-    """Return whether a token is a control token, which can result only from encoding trusted text."""
-    text = model.decode((id,))
-    return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

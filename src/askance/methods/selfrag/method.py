@@ -6,17 +6,16 @@ from typing import ClassVar
 from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter, checked_dataclass
-from askance.core.ports import Model, Needs, Run
+from askance.core.ports import Needs, RoleModel, Run, language_model
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Question, Role, Signal, Span
 from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
-from askance.methods.selfrag import prompts
+from askance.methods.selfrag import prompts, scoring
 from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.scoring import Scorer, pair_scorer, prompted_scorer, reflection_token_scorer
 from askance.methods.selfrag.segment_writer import PromptedWriter, SegmentWriter
 from askance.methods.selfrag.segments import cite_passages
 from askance.methods.selfrag.short_form import ShortForm
@@ -49,10 +48,10 @@ class Selfrag(OwnParameters):
         signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
         return Needs(frozenset(signals), retriever=self.mode != "never", roles=frozenset({"critic"}))
 
-    def check_models(self, models: Mapping[Role, Model]) -> None:
-        model, critic = models["answer"], models.get("critic", models["answer"])
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
+        model, (_, critic) = language_model(models["answer"]), scoring.critics(models)
         if self.scorer == "native":
-            ReflectionVocabulary.of(model if "pair" in critic.capabilities else critic)
+            ReflectionVocabulary.of(critic)
         if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
             raise MissingAbility(
                 f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
@@ -100,16 +99,15 @@ class Selfrag(OwnParameters):
         A model with reflection tokens scores its own text, unless another model is the critic. A critic that
         judges pairs alone leaves the other judgements to the model.
         """
-        is_native, critic = has_reflection_tokens(run.model), run.models.get("critic", run.model)
-        pair_critic, critic = (critic, run.model) if "pair" in critic.capabilities else (None, critic)
+        is_native, (pair_critic, critic) = has_reflection_tokens(run.model), scoring.critics(run.models)
         scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)
         head = self.head(question, run) if is_native or scores_natively else ()
-        scorer: Scorer | None = prompted_scorer(critic, question, run)
+        scorer: scoring.Scorer | None = scoring.prompted_scorer(critic, question, run)
         if scores_natively:
             scores_itself = critic is run.model and pair_critic is None
-            scorer = None if scores_itself else reflection_token_scorer(critic, head, run)
+            scorer = None if scores_itself else scoring.reflection_token_scorer(critic, head, run)
         if pair_critic is not None and scorer is not None:
-            scorer = pair_scorer(pair_critic, question, others=scorer)
+            scorer = scoring.pair_scorer(pair_critic, question, others=scorer)
         return self.writer(question, run, scorer, head if is_native else None)
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:
@@ -121,7 +119,7 @@ class Selfrag(OwnParameters):
         return prompts.prompt_head(text, task, self.instructions, separator, run.trace)
 
     def writer(
-        self, question: Question, run: Run, scorer: Scorer | None, head: tuple[Span, ...] | None
+        self, question: Question, run: Run, scorer: scoring.Scorer | None, head: tuple[Span, ...] | None
     ) -> SegmentWriter:
         """Return a segment writer.
 

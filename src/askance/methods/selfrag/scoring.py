@@ -20,10 +20,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from askance.core.ports import Model, Run
+from askance.core.ports import Model, PairScorer, RoleModel, Run, language_model
 from askance.core.token_ledger import most_that_fit
 from askance.core.types import (
-    PAIR_LABELS,
     Chat,
     GenerateRequest,
     Hit,
@@ -32,10 +31,12 @@ from askance.core.types import (
     Prompt,
     Question,
     Raw,
+    Role,
     Sampling,
     Span,
     Turn,
     Want,
+    relevance,
     untrusted,
 )
 from askance.methods.common.label_probabilities import label_probabilities
@@ -127,23 +128,31 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
     return judge
 
 
-def pair_scorer(critic: Model, question: Question, others: Scorer) -> Scorer:
+def critics(models: Mapping[Role, RoleModel]) -> tuple[PairScorer | None, Model]:
+    """Return the cross-encoder that judges relevance and support, if there is one, and the model that judges
+    everything else.
+
+    Raises:
+        MissingAbility: A model can judge neither.
+    """
+    model = language_model(models["answer"])
+    critic = models.get("critic", model)
+    return (critic, model) if isinstance(critic, PairScorer) else (None, language_model(critic, "critic"))
+
+
+def pair_scorer(critic: PairScorer, question: Question, others: Scorer) -> Scorer:
     """Return a scorer that has a cross-encoder judge relevance and support.
 
     Support is the relevance of the passage to the question followed by the text, as `askance train relevance`
     teaches it. A cross-encoder does not distinguish partial from full support.
-
-    Args:
-        critic: A model with the capability "pair".
     """
 
     async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
         if hit is None or group not in _PAIR_TOKENS:
             return await others(group, hit, so_far, text, key=key)
         spans = (question.text, text) if group == "support" else (question.text,)
-        pair = Raw((untrusted(" ".join(spans)),), (untrusted(hit.passage.titled_text),))
-        scores = await critic.score(pair, PAIR_LABELS)
-        probs = dict(zip(_PAIR_TOKENS[group], (math.exp(each.logprob) for each in scores), strict=True))
+        (logit,) = await critic.score_pairs([(" ".join(spans), hit.passage.titled_text)])
+        probs = dict(zip(_PAIR_TOKENS[group], map(math.exp, relevance(logit)), strict=True))
         return {token: probs.get(token, 0.0) for token in tokens.GROUPS[group]}
 
     return judge
@@ -153,7 +162,7 @@ _PAIR_TOKENS: Mapping[Group, tuple[str, str]] = {
     "relevance": (tokens.RELEVANT, tokens.IRRELEVANT),
     "support": (tokens.FULLY_SUPPORTED, tokens.NO_SUPPORT),
 }
-"""The reflection tokens that stand for `PAIR_LABELS`."""
+"""The reflection tokens that stand for a relevant text and for an irrelevant one."""
 
 
 def passage_spans(hit: Hit) -> tuple[Span, ...]:

@@ -1,6 +1,7 @@
 """The tokenizer inside a GGUF file, which llama.cpp computes."""
 
 import ctypes
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,16 @@ class GgufTokenizer:
         """Return the text of `ids`, with control tokens as their strings and broken characters as U+FFFD."""
         text = b"".join(map(self._piece, ids)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._adds_space else text
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each id. An id that ends inside a character leaves its text to the next one."""
+        decoder, texts, held = getincrementaldecoder("utf-8")("replace"), list[str](), ""
+        for number, id in enumerate(ids, start=1):
+            held += decoder.decode(self._piece(id), final=number == len(ids))
+            is_whole = not decoder.getstate()[0]
+            texts.append(held if is_whole else "")
+            held = "" if is_whole else held
+        return texts
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's own strings for `ids`."""

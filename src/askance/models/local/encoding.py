@@ -3,7 +3,7 @@
 import json
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from itertools import groupby
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.core.strict_json import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
-from askance.inference.vocabulary import Vocabulary
+from askance.inference.vocabulary import EncodedText, Vocabulary
 
 if TYPE_CHECKING:
     from askance.models.local.chat_template import ChatTemplate
@@ -34,7 +34,7 @@ class Encoding:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary, self._tokenizer, self._name = vocabulary, vocabulary.tokenizer, vocabulary.name
         # The reference is weak, so that a model is freed as soon as nothing else uses it.
-        self._cached_encode = lru_cache(_RECENT_PROMPTS)(partial(Encoding._encode, weakref.proxy(self)))
+        self._cached_encode = lru_cache(_RECENT_PROMPTS)(partial(Encoding._ids, weakref.proxy(self)))
         self.takes_chat = bool(getattr(self._tokenizer, "chat_template", None))
 
     @property
@@ -75,17 +75,32 @@ class Encoding:
         # Most prompts are encoded three times: to be counted, to be computed, and to be counted in the trace.
         return self._cached_encode(prompt)
 
-    def _encode(self, prompt: Prompt) -> TokenIds:
-        if isinstance(prompt, Chat):
-            ids = self.parts((*self._render(prompt), *prompt.continuation))
-        else:
-            ids = self.with_bos(self.parts((*prompt.parts, *prompt.continuation)))
+    def encode_with_texts(self, prompt: Prompt) -> tuple[TokenIds, tuple[str, ...]]:
+        """Return the token ids of a prompt, and the text of each token (see `Generation.prompt_texts`).
+
+        Raises:
+            InputError, MissingAbility: See `encode`.
+        """
+        ids, encoded = self._encode(prompt)
+        texts, control = [text for each in encoded for text in each.texts()], self.vocabulary.control
+        texts = [*[""] * (len(ids) - len(texts)), *texts]  # BOS has no text
+        return ids, tuple(" " if id in control else text for id, text in zip(ids, texts, strict=True))
+
+    def _ids(self, prompt: Prompt) -> TokenIds:
+        return self._encode(prompt)[0]
+
+    def _encode(self, prompt: Prompt) -> tuple[TokenIds, list[EncodedText]]:
+        is_chat = isinstance(prompt, Chat)
+        parts = self._render(prompt) if isinstance(prompt, Chat) else prompt.parts
+        encoded = list(self._encoded((*parts, *prompt.continuation), at_start=True))
+        ids = tuple(id for each in encoded for id in each.ids)
+        ids = ids if is_chat else self.with_bos(ids)
         if not ids:
             raise InputError(
                 f"the prompt is empty, and model {self._name!r} has no BOS token to start from: "
                 "give it at least one character."
             )
-        return ids
+        return ids, encoded
 
     def with_bos(self, ids: TokenIds) -> TokenIds:
         """Return `ids`, with BOS prepended if it is missing."""
@@ -100,25 +115,27 @@ class Encoding:
         Args:
             at_start: Whether the parts start a prompt.
         """
-        ids: list[int] = []
+        return tuple(id for each in self._encoded(parts, at_start=at_start) for id in each.ids)
+
+    def _encoded(self, parts: Sequence[Part], *, at_start: bool) -> Iterator[EncodedText]:
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
                 texts = [part for part in group if isinstance(part, Span) and part.text]
                 # Tokenizers refuse incomplete characters.
                 spans = [Span(whole_characters(part.text), part.trusted) for part in texts]
-                ids += self._spans(spans, at_start=at_start and not ids)
-                continue
-            for part in group:
-                assert isinstance(part, tuple)
-                self.vocabulary.check_ids(part)
-                ids += part
-        return tuple(ids)
+                encoded = list(self._spans(spans, at_start=at_start))
+            else:
+                ids = [id for part in group if isinstance(part, tuple) for id in part]
+                self.vocabulary.check_ids(ids)
+                encoded = [EncodedText(ids, partial(self.vocabulary.texts, ids))]
+            at_start = at_start and not any(each.ids for each in encoded)
+            yield from encoded
 
     def text_ids(self, text: str) -> TokenIds:
         """Return the ids of plain text that follows a prompt: no BOS, no added space, no control tokens."""
         return self.parts((Span(text, trusted=False),), at_start=False)
 
-    def _spans(self, spans: Sequence[Span], *, at_start: bool) -> list[int]:
+    def _spans(self, spans: Sequence[Span], *, at_start: bool) -> Iterable[EncodedText]:
         """Tokenize adjacent spans as one string, or one by one if untrusted text could yield a control token.
 
         That is possible if the joined string contains a control token that is not inside a single trusted
@@ -132,22 +149,22 @@ class Encoding:
             if string in text
         )
         if not is_foreign:
-            ids = self.vocabulary.encode(text, at_start=at_start)
-            trusted_ids = (self.vocabulary.encode(part, at_start=False) for part in trusted)
-            if self._control_in(ids) == [id for part in trusted_ids for id in self._control_in(part)]:
-                return ids
-        return list(self._span_by_span(spans, at_start=at_start))
+            encoded = self.vocabulary.encode(text, at_start=at_start)
+            trusted_ids = (self.vocabulary.encode(part, at_start=False).ids for part in trusted)
+            if self._control_in(encoded.ids) == [id for ids in trusted_ids for id in self._control_in(ids)]:
+                return [encoded]
+        return self._span_by_span(spans, at_start=at_start)
 
     def _control_in(self, ids: Sequence[int]) -> list[int]:
         return [id for id in ids if id in self.vocabulary.unambiguous_ids]
 
-    def _span_by_span(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
+    def _span_by_span(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[EncodedText]:
         """Tokenize spans one by one, splitting untrusted spans until they yield no control token."""
         for span in spans:
-            ids = self.vocabulary.encode(span.text, at_start=at_start)
+            encoded = self.vocabulary.encode(span.text, at_start=at_start)
             is_literal = any(string in span.text for string in self.vocabulary.control.values())
-            if span.trusted or not (is_literal or self._control_in(ids)):
-                yield from ids
+            if span.trusted or not (is_literal or self._control_in(encoded.ids)):
+                yield encoded
             elif len(span.text) == 1:
                 raise InputError(
                     f"the character {span.text!r} is a control token of model {self._name!r} and can't be "

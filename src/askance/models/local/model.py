@@ -30,7 +30,6 @@ from askance.core.types import (
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from askance.inference.decoding import SamplingRequest, ScoringRequest, check_sampling, no_numbers
 from askance.inference.engine import LLMEngine
-from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.local.encoding import Encoding
 
 _BASE_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
@@ -111,16 +110,20 @@ class LocalModel(ABC):
         """
         n, sampling, want = request.n, request.sampling, request.want
         check_sampling(sampling, n)
-        if want.attention is not None:
+        prompt_texts = tuple[str, ...]()
+        if want.attention is None:
+            prompt_ids = self._encoding.encode(request.prompt)
+        else:
             self._require_attention()
-        prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
+            prompt_ids, prompt_texts = self._encoding.encode_with_texts(request.prompt)
+        prompt_ids = self._fitting(prompt_ids, sampling.max_tokens)
         num_distinct = 1 if sampling.temperature == 0 else n  # greedy samples are all the same
         with _on_event_loop(request.on_text) as on_text, self._as_model_failure():
             call = replace(request, on_text=on_text)
             make = partial(SamplingRequest, self._vocabulary, call, prompt_ids)
             samples = [make(index) for index in range(num_distinct)]
             await self._engine.run(samples)
-        generations = tuple(sample.generation() for sample in samples)
+        generations = tuple(replace(sample.generation(), prompt_texts=prompt_texts) for sample in samples)
         return generations if len(generations) == n else generations * n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
@@ -165,7 +168,7 @@ class LocalModel(ABC):
         with self._as_model_failure():
             weights = await self._engine.run_exclusively(compute_map)
         self._num_attended_tokens += len(ids)
-        return Attention(ids, self._texts(ids), weights)
+        return Attention(ids, tuple(self._vocabulary.texts(ids)), weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._encoding.parts(as_spans(text), at_start=at_start)
@@ -193,16 +196,6 @@ class LocalModel(ABC):
                 self.name, prompt_tokens=num_prompt, max_tokens=max_tokens, context_tokens=context_tokens
             )
         return prompt_ids
-
-    def _texts(self, ids: TokenIds) -> tuple[str, ...]:
-        """Return one string per id. Joined, these strings are the whole text.
-
-        An incomplete character at the end is included as U+FFFD.
-        """
-        detokenizer = IncrementalDetokenizer(self._vocabulary)
-        texts = [detokenizer.add(id) for id in ids]
-        texts[-1] += detokenizer.flush()
-        return tuple(texts)
 
     @contextmanager
     def _as_model_failure(self) -> Iterator[None]:

@@ -3,8 +3,13 @@
 import json
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar
 
-from askance.core.errors import ModelSpecError
+from pydantic import BaseModel, ValidationError
+
+from askance.core.errors import ModelSpecError, UnknownName
+
+Record = TypeVar("Record", bound=BaseModel)
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ADDED_TOKENS = "added_tokens.json"
@@ -30,6 +35,35 @@ def gguf_file(name: str) -> Path:
         listed = ", ".join(file.name for file in files[:5]) or "none"
         raise ModelSpecError(f"folder {name!r} holds {len(files)} .gguf files ({listed}): name one of them.")
     return files[0]
+
+
+def read_record(path: Path, what: str, remedy: str, kind: type[Record], *parts: type[BaseModel]) -> Record:
+    """Return the record in a JSON file.
+
+    Args:
+        what: What the file is, for messages, such as "the note".
+        remedy: The end of messages.
+        parts: The records that `kind` contains.
+
+    Raises:
+        ModelSpecError: The file can't be read, is of another version, or has a wrong value.
+        UnknownName: The file has an unknown key.
+    """
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ModelSpecError(f"{what} {path} can't be read: {error.strerror}. {remedy}") from error
+    except ValidationError as error:
+        # Another version may have other keys, and a misspelt key is also a missing one.
+        flaws = error.errors(include_url=False)
+        flaw = min(flaws, key=lambda each: (each["loc"] != ("format",), each["type"] != "extra_forbidden"))
+        key = ".".join(map(str, flaw["loc"]))
+        if flaw["type"] == "extra_forbidden":
+            known = [*kind.model_fields, *(name for part in parts for name in part.model_fields)]
+            raise UnknownName("key", key, known, place=f"in {what} {path}") from error
+        given = "" if flaw["type"] == "missing" or not key else f", found {flaw['input']!r}"
+        message = flaw["msg"].removeprefix("Value error, ")
+        raise ModelSpecError(f"{what} {path}, {key or 'all of it'}: {message}{given}. {remedy}") from error
 
 
 def read_added_tokens(folder: Path) -> dict[str, int]:

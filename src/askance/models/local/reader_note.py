@@ -10,10 +10,10 @@ template, an adapter would silently answer worse. The note makes such a mismatch
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.strict_json import json_line
+from askance.models.local.model_files import read_record
 from askance.storage.durable_files import write_atomically
 
 NOTE = "reader.json"
@@ -21,10 +21,6 @@ _REMEDY = (
     "Write it again by training, take the file that came with these weights, or upgrade askance if a newer "
     "version wrote it."
 )
-_ORDER = {"literal_error": 0, "extra_forbidden": 1}
-"""The types of errors to report first. A newer version may have other keys, and a misspelt key causes two
-errors (an unknown key and a missing key)."""
-
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 
@@ -56,14 +52,7 @@ def read_note(folder: Path) -> ReaderNote | None:
         UnknownName: The note has an unknown key.
     """
     path = folder / NOTE
-    if not path.is_file():
-        return None
-    try:
-        return ReaderNote.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise ModelSpecError(f"the note {path} can't be read: {error}. {_REMEDY}") from error
-    except ValidationError as error:
-        raise _flaw(path, error) from error
+    return read_record(path, "the note", _REMEDY, ReaderNote) if path.is_file() else None
 
 
 def write_note(folder: Path, note: ReaderNote) -> None:
@@ -73,12 +62,3 @@ def write_note(folder: Path, note: ReaderNote) -> None:
         OSError: The file can't be written.
     """
     write_atomically(folder / NOTE, json_line(note.model_dump()) + "\n")
-
-
-def _flaw(path: Path, error: ValidationError) -> ModelSpecError | UnknownName:
-    flaw = min(error.errors(include_url=False), key=lambda flaw: _ORDER.get(flaw["type"], len(_ORDER)))
-    key = ".".join(map(str, flaw["loc"]))
-    if flaw["type"] == "extra_forbidden":
-        return UnknownName("key", key, tuple(ReaderNote.model_fields), place=f"in the note {path}")
-    given = "" if flaw["type"] == "missing" or not key else f", found {flaw['input']!r}"
-    return ModelSpecError(f"the note {path}, {key or 'all of it'}: {flaw['msg']}{given}. {_REMEDY}")

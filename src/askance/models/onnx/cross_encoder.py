@@ -17,11 +17,12 @@ from tokenizers import Tokenizer
 
 from askance.core.errors import ModelSpecError
 from askance.core.panics import panics_as
-from askance.models.pair_scorer import PairScorer
+from askance.models.pair_scorer import CrossEncoder
 
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""The inputs of a model, each of shape [pairs, tokens]. The last one distinguishes query and passage."""
+INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+"""The inputs of a model, each of shape [pairs, tokens], with the attribute of an encoded pair that each one
+holds. The last one distinguishes query and passage."""
 MAX_TOKENS = "max_tokens"
 """The name of the metadata entry that says after how many tokens a pair is truncated."""
 _BATCH_TOKENS = 4096
@@ -29,8 +30,8 @@ _LIMITS = range(8, 100_000)
 """The limits on the tokens of a pair that a file may state."""
 
 
-class OnnxCrossEncoder(PairScorer):
-    """A `PairScorer` that runs a model in the ONNX format (see `load_onnx_cross_encoder`).
+class OnnxCrossEncoder(CrossEncoder):
+    """A cross-encoder that runs a model in the ONNX format (see `load_onnx_cross_encoder`).
 
     If a pair is longer than the model's limit, the longer of query and passage is truncated at the end.
     """
@@ -40,7 +41,7 @@ class OnnxCrossEncoder(PairScorer):
         self._session, self._tokenizer = session, tokenizer
         self._inputs = [each.name for each in session.get_inputs()]
 
-    def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def _logits(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         encoded = self._tokenizer.encode_batch(list(pairs))
         scores = [0.0] * len(encoded)
         for indices in _batches([len(each.ids) for each in encoded]):
@@ -49,17 +50,12 @@ class OnnxCrossEncoder(PairScorer):
                 scores[index] = value
         return scores
 
-    def count_tokens(self, query: str, text: str) -> int:
+    def _num_tokens(self, query: str, text: str) -> int:
         return len(self._tokenizer.encode(query, text).ids)
 
     def _feed(self, rows: Sequence[Any]) -> dict[str, Any]:
-        columns = (
-            [row.ids for row in rows],
-            [row.attention_mask for row in rows],
-            [row.type_ids for row in rows],
-        )
-        every = dict(zip(INPUTS, columns, strict=True))
-        return {name: np.array(every[name], dtype=np.int64) for name in self._inputs}
+        columns = {name: [getattr(row, INPUTS[name]) for row in rows] for name in self._inputs}
+        return {name: np.array(column, dtype=np.int64) for name, column in columns.items()}
 
 
 def load_onnx_cross_encoder(folder: Path, name: str) -> OnnxCrossEncoder:

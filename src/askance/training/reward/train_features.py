@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from askance.core.errors import InputError
 from askance.core.parameters import Parameters, checked_dataclass, parameter
+from askance.core.ports import PairScorer
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.path_features import FEATURES, JudgedPath, Retrieval, path_features
 from askance.methods.airrag.state import RA, SAY
-from askance.models.cross_encoders import load_cross_encoder
 from askance.models.feature_reward import KIND, Feature, FeatureReward, write_feature_reward
-from askance.models.pair_scorer import PairScorer
+from askance.models.pair_scorer import load_cross_encoder
 from askance.training.loop.model_card import render_card
 from askance.training.loop.model_folder import model_folder
 from askance.training.reward.labelled_states import (
@@ -169,7 +169,7 @@ async def _evidence(scorer: PairScorer, states: Sequence[LabelledState]) -> Evid
         if step.action == RA and step.hit is not None:
             query = step.output.partition(" → ")[0]
             texts[query, step.hit.passage.id] = step.hit.passage.titled_text
-    scores = await scorer.score_texts([(query, text) for (query, _), text in texts.items()])
+    scores = await scorer.score_pairs([(query, text) for (query, _), text in texts.items()])
     return dict(zip(texts, scores, strict=True))
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from askance.core.errors import InputError, MissingAbility, PromptTooLong
-from askance.core.ports import Model, Retriever, Run
+from askance.core.errors import InputError, PromptTooLong
+from askance.core.ports import Retriever, RoleModel, Run
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.types import Hit, Role
@@ -17,6 +17,7 @@ from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.selfrag.prompts import SEPARATORS
 from askance.methods.selfrag.scoring import (
     Scorer,
+    critics,
     pair_scorer,
     prompted_scorer,
     prompts_digest,
@@ -141,7 +142,7 @@ class _Critic:
         return JudgedPassage(hit.passage.title, hit.passage.text, relevance, support)
 
 
-def annotator(models: Mapping[Role, Model], retriever: Retriever, passages: int = 5) -> Annotator:
+def annotator(models: Mapping[Role, RoleModel], retriever: Retriever, passages: int = 5) -> Annotator:
     """Return an annotator whose labels come from models.
 
     Args:
@@ -152,14 +153,7 @@ def annotator(models: Mapping[Role, Model], retriever: Retriever, passages: int 
     Raises:
         MissingAbility: The model in the role "answer" is a cross-encoder.
     """
-    model, critic = models["answer"], models.get("critic")
-    if "pair" in model.capabilities:
-        raise MissingAbility(
-            f"model {model.name} only judges pairs of texts, and can't say whether to search: give it the "
-            "role critic (--model critic=…), and name another model."
-        )
-    pairs = critic if critic is not None and "pair" in critic.capabilities else None
-    labeller = model if pairs is not None or critic is None else critic
+    pairs, labeller = critics(models)
     is_native = has_reflection_tokens(labeller)
 
     def scorer_of(row: SelfRagRow) -> Scorer:
@@ -169,7 +163,7 @@ def annotator(models: Mapping[Role, Model], retriever: Retriever, passages: int 
             scorer = reflection_token_scorer(labeller, prompt_of(row), run)
         return scorer if pairs is None else pair_scorer(pairs, question, others=scorer)
 
-    asked = [labeller, *([] if pairs is None else [pairs])]
+    asked: list[RoleModel] = [labeller, *([] if pairs is None else [pairs])]
     identity = {
         "models": ", ".join(each.fingerprint or each.name for each in asked),
         "index content": retriever.fingerprint,
