@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from askance.configuration.build import ready_method
+from askance.configuration.methods import make_method
 from askance.core.errors import (
     GridError,
     InputError,
@@ -43,9 +43,9 @@ answer = "hf:elsewhere"
 
 [methods.closed_book]
 
-[methods."dragin+paper"]
-method = "dragin"
-set = { profile = "paper", max_tokens = 20 }
+[methods."dragin+20"]
+method = "dragin_paper"
+set = { max_tokens = 20 }
 """
 
 
@@ -90,10 +90,10 @@ def test_a_file_becomes_cells(grid_file, sample_index):
         f"{dataset}/{model}/{method}"
         for model in ("fake", "other")
         for dataset in ("all", "few")
-        for method in ("closed_book", "dragin+paper")
+        for method in ("closed_book", "dragin+20")
     ]
-    experiment = experiments["few/fake/dragin+paper"]
-    assert (experiment.method, experiment.parameters) == ("dragin", {"profile": "paper", "max_tokens": 20})
+    experiment = experiments["few/fake/dragin+20"]
+    assert (experiment.method, experiment.parameters) == ("dragin_paper", {"max_tokens": 20})
     assert (experiment.limit, experiment.sample) == (2, None)
     assert (experiment.prompts, experiment.seed, experiment.index) == ("hotpotqa", 7, sample_index)
     assert experiments["all/fake/closed_book"].sample == 6
@@ -103,8 +103,11 @@ def test_a_file_becomes_cells(grid_file, sample_index):
 def test_a_method_s_members_have_parameters_of_their_own(grid_file):
     text = GRID + '[methods.blender.set]\nl_max = 900\nsingle.passages = 5\n"airrag.rollouts" = 2\n'
     experiment = read_grid(grid_file(text)).experiments()["all/fake/blender"]
-    method = ready_method(experiment.method, experiment.parameters, "scripted")
-    assert str(method.methods) == "single[passages=5],iterdrag,airrag_lite,airrag[rollouts=2]"
+    method = make_method(experiment.method, experiment.parameters)
+    assert (
+        str(method.methods)
+        == "single=single(passages=5),iterdrag=iterdrag,airrag_lite=airrag_lite,airrag=airrag(rollouts=2)"
+    )
 
 
 def test_prompts_are_for_the_methods_that_take_any(grid_file):
@@ -135,14 +138,14 @@ def test_all_cells_are_run_each_model_loaded_once(grid_file, tmp_path):
 def test_a_lent_attention_is_for_the_methods_that_ask_for_it(grid_file, tmp_path):
     load = Loader()
     lent = GRID.replace('answer = "hf:elsewhere"', 'answer = "hf:elsewhere"\nattend = "scripted"')
-    lent = lent.replace('profile = "paper"', 'profile = "default"')
+    lent = lent.replace("dragin_paper", "dragin")
     found = run(grid_file(lent), tmp_path / "out", load)
     roles = {name.split("/", 1)[1]: set(each.settings.models) for name, each in found.items()}
     assert roles == {
         "fake/closed_book": {"answer"},
-        "fake/dragin+paper": {"answer"},
+        "fake/dragin+20": {"answer"},
         "other/closed_book": {"answer"},
-        "other/dragin+paper": {"answer", "attend"},
+        "other/dragin+20": {"answer", "attend"},
     }
     assert load.loads == 3
 
@@ -223,14 +226,14 @@ def test_the_preset_of_a_method_wins_over_parameters_at_the_top_and_loses_to_its
         (lambda t: t.replace("questions = \"sample\"", "questions = 3"),
          "grid.toml, [datasets.all]: questions=3 is no text: write NAME:FILE."),
         (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "few/fake/closed_book: limit and"),
-        (lambda t: t.replace("profile =", "profil ="),
-         "grid.toml, [methods.dragin+paper]: unknown parameter 'profil'"),
+        (lambda t: t.replace("max_tokens =", "max_tokns ="),
+         "grid.toml, [methods.dragin+20]: unknown parameter 'max_tokns'"),
         (lambda t: t + "[methods.blender.set]\nl_max = 900\nsingle.passges = 5\n",
          "grid.toml, [methods.blender]: unknown parameter 'passges' of method single: did you mean"),
         (lambda t: t + "[methods.blender.set]\n\n[methods.blender.set.sngle]\npassages = 5\n",
          "grid.toml, [methods.blender]: unknown member 'sngle' of method blender: did you mean 'single'?"),
         (lambda t: t.replace("max_tokens =", "single.passages ="),
-         "grid.toml, [methods.dragin+paper]: unknown parameter 'single.passages' of method dragin"),
+         "grid.toml, [methods.dragin+20]: unknown parameter 'single.passages' of method dragin_paper"),
         (lambda t: t.replace("[methods.closed_book]", "[methods.closedbook]"),
          "[methods.closedbook]: unknown method 'closedbook'"),
         (lambda t: t.replace("questions = \"sample\"", "questions = \"smaple\""), "did you mean 'sample'?"),
@@ -259,7 +262,7 @@ def test_flawed_grids(grid_file, tmp_path, change, message):
             lambda t: t.replace('"sample"\nlimit', '"jsonl:nowhere"\nlimit'),
             ", [datasets.few]: can't read nowhere",
         ),
-        (lambda t: t + 'retriever = "nope"\n', ", [methods.dragin+paper]: unknown retriever 'nope'"),
+        (lambda t: t + 'retriever = "nope"\n', ", [methods.dragin+20]: unknown retriever 'nope'"),
     ],
 )
 def test_what_is_found_out_when_names_are_looked_up_names_the_table(grid_file, tmp_path, change, message):

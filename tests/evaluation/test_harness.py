@@ -75,7 +75,7 @@ def test_every_question_is_kept_with_answer_scores_and_trace(experiment, tmp_pat
     assert first.usage.searches == 1
     assert found.trace(first)[0].question_id == "Bonn"
     assert [record.kind for record in found.records] == ["north", "south", "north", "south", "north"]
-    assert found.settings.title == "single (default)"
+    assert found.settings.title == "single"
     assert found.settings.index_content
 
 

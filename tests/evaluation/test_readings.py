@@ -93,9 +93,9 @@ def test_what_2wikimultihopqa_does_not_state_is_the_whole_text(experiment, tmp_p
     assert shorts(found)["unstated"] == WITHOUT_MARKER.strip()
 
 
-@pytest.mark.parametrize("profile", ["default", "code"])
-def test_what_was_elicited_is_read_from_the_trace(experiment, tmp_path, profile):
-    parameters = {"profile": profile, "max_tokens": "30"}
+@pytest.mark.parametrize("method", ["closed_book", "closed_book_authors"])
+def test_what_was_elicited_is_read_from_the_trace(experiment, tmp_path, method):
+    parameters = {"max_tokens": "30"}
     found = run(experiment("hotpotqa", HOTPOT, reading="authors", parameters=parameters), tmp_path / "run")
     assert shorts(found)["unstated"].strip() == "Bonn"
     assert found.records[1].scores["exact_match"] == 1.0
@@ -117,8 +117,8 @@ def test_tables_tell_how_answers_were_read(experiment, tmp_path):
     own = run(experiment("hotpotqa", HOTPOT), tmp_path / "own")
     authors = run(experiment("hotpotqa", HOTPOT, reading="authors"), tmp_path / "authors")
     assert names_of([own, authors]) == (
-        "closed_book (default), reading=own",
-        "closed_book (default), reading=authors",
+        "closed_book, reading=own",
+        "closed_book, reading=authors",
     )
     (both,) = group_runs([own, authors])
     told = setting_lines(compare_group(both))

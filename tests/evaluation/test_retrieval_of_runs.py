@@ -55,9 +55,9 @@ def test_runs_that_search_otherwise_are_other_runs(experiment, tmp_path):
     assert len({each.settings.index_content for each in runs.values()}) == 3
     assert [each.settings.retriever for each in runs.values()] == list(runs)
     assert names_of(list(runs.values())) == (
-        "single (default), retriever=bm25",
-        "single (default), retriever=dense",
-        "single (default), retriever=hybrid",
+        "single, retriever=bm25",
+        "single, retriever=dense",
+        "single, retriever=hybrid",
     )
     with pytest.raises(RunFolderError, match="retriever: bm25, now dense"):
         run(replace(experiment, retriever="dense"), tmp_path / "bm25")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
-from askance.core.parameters import titled
+from askance.core.spec import call_spec
 from askance.evaluation.statistics.run_groups import base_indices, group_runs, names_of
 from tests.evaluation.hand_made import record, run_of
 
@@ -99,48 +99,34 @@ def test_names_say_what_differs():
     assert named({"folder": "a/run"}, {"folder": "b/run"}) == (str(Path("a/run")), str(Path("b/run")))
 
 
-def dragin(folder, **parameters):
-    told = [f"{parameter}={value}" for parameter, value in parameters.items() if parameter != "profile"]
-    title = titled("dragin", parameters.get("profile", "default"), told)
-    defaults = {"profile": "default", "threshold": "1.0", "max_tokens": "128"}
-    return run_of(three(), folder, title=title, parameters=defaults | parameters)
+def dragin(folder, method="dragin", **parameters):
+    defaults = {"threshold": "1.0", "max_tokens": "128"}
+    title = str(call_spec(method, parameters))
+    return run_of(three(), folder, method=method, title=title, parameters=defaults | parameters)
 
 
 def test_a_name_tells_only_the_parameters_that_other_runs_of_the_method_set_otherwise():
     runs = [
-        run_of(
-            three(), "a", title="single (max_tokens=64)", parameters={"passages": "3", "max_tokens": "64"}
-        ),
+        run_of(three(), "a", title="single(max_tokens=64)", parameters={"passages": "3", "max_tokens": "64"}),
         dragin("b", threshold="1.3", max_tokens="64"),
-        dragin("c", profile="paper", max_tokens="64"),
+        dragin("c", method="dragin_paper", max_tokens="64"),
     ]
     (group,) = group_runs(runs)
-    assert group.names == ("single", "dragin (default, threshold=1.3)", "dragin (paper)")
+    assert group.names == ("single", "dragin(threshold=1.3)", "dragin_paper")
     assert group.shared_parameters == {"max_tokens": "64"}
     assert not group.differing
     (alone,) = group_runs(runs[1:2])
-    assert alone.names == ("dragin (default)",)
+    assert alone.names == ("dragin",)
     assert alone.shared_parameters == {"threshold": "1.3", "max_tokens": "64"}
 
 
-def test_every_name_tells_whose_reading_ran():
-    runs = [dragin(profile, profile=profile) for profile in ("default", "paper", "code")]
-    (group,) = group_runs(runs)
-    assert group.names == ("dragin (default)", "dragin (paper)", "dragin (code)")
-    assert not group.differing
-    (alone,) = group_runs(runs[1:2])
-    assert alone.names == ("dragin (paper)",)
-    old = run_of(three(), "old", title="dragin(profile=paper)", parameters={"profile": "paper"})
-    assert names_of([old]) == ("dragin (paper)",), "also of a run that was titled otherwise"
-
-
 def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():
-    runs = [run_of(three(), "a"), dragin("b"), dragin("c", profile="paper")]
+    runs = [run_of(three(), "a"), dragin("b"), dragin("c", method="dragin_paper")]
     groups = group_runs(runs)
     assert base_indices("single", groups) == [0]
-    assert base_indices("dragin (paper)", groups) == [2]
-    with pytest.raises(UnknownName, match=r"dragin \(default\)"):
-        base_indices("dragin", groups)
+    assert base_indices("dragin_paper", groups) == [2]
+    with pytest.raises(UnknownName, match="dragin_paper"):
+        base_indices("dragin_authors", groups)
 
 
 def test_settings_that_differ():

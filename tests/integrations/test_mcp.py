@@ -64,7 +64,7 @@ def test_ask_answers_with_citations():
     assert result["answer"] == "Ingmar Bergman was born in Uppsala [1]."
     (source,) = result["sources"]
     assert (source["number"], source["id"], source["text"]) == (1, "p", UPPSALA.text)
-    assert (result["method"], result["searches"]) == ("single (default, ask_short_answer=False)", 1)
+    assert (result["method"], result["searches"]) == ("single(ask_short_answer=false)", 1)
     assert result["generated_tokens"] > 0
 
 

@@ -71,7 +71,7 @@ def test_a_question_is_a_chain_with_its_calls(spans_of):
     )
     assert root.attributes["input.value"] == QUESTION
     assert root.attributes["output.value"].strip() == "Ingmar Bergman was born in Uppsala."
-    assert json.loads(root.attributes["metadata"])["method"] == "single (default, ask_short_answer=False)"
+    assert json.loads(root.attributes["metadata"])["method"] == "single(ask_short_answer=false)"
     assert root.attributes["askance.cited"] == ("p",)
     assert root.status.status_code is StatusCode.OK
 

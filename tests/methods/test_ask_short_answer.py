@@ -1,4 +1,4 @@
-"""Short answers that are asked for: our own profiles add to the text, the authors' code only reads."""
+"""Short answers that are asked for: our own methods add to the text, the authors' code only reads."""
 
 import asyncio
 
@@ -172,7 +172,7 @@ def test_a_full_window_keeps_the_answer():
     assert result.answer.short == "Arno"
 
 
-# Profile "code".
+# As the authors' code has it.
 
 
 @pytest.mark.parametrize("method", CODE)

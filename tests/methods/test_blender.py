@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import ask
-from askance.configuration.build import with_preset
 from askance.configuration.methods import make_method
 from askance.core.answers import Answer, Citation
 from askance.core.errors import (
@@ -19,7 +18,6 @@ from askance.core.errors import (
     PresetError,
     UnknownName,
 )
-from askance.core.parameters import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
@@ -375,11 +373,11 @@ def test_members_take_parameters_by_name(settings):
         "single": Single(passages=5),
         "airrag": Airrag(actions=Actions(LITE, further)),
     }
-    assert short_repr(make_method("blender", {"single.passages": 5})) == (
-        "blender (methods=single[passages=5],iterdrag,airrag_lite,airrag)"
+    assert repr(make_method("blender", {"single.passages": 5})) == (
+        "blender(single=single(passages=5), iterdrag=iterdrag(), airrag_lite=airrag_lite(), airrag=airrag())"
     )
     twice = make_method("blender", {"methods": "Single,More=SINGLE", "More.passages": "9"})
-    assert short_repr(twice) == "blender (methods=single,More=single[passages=9])", "with what More is"
+    assert repr(twice) == "blender(single=single(), More=single(passages=9))", "with what More is"
     action = make_method("airrag", {"actions": "say,ra,qt,sa,single", "single.passages": "9"})
     assert action.actions.named == (("single", Single(passages=9)),)
 
@@ -436,11 +434,10 @@ def test_parameters_of_members_are_checked(method, settings, error, expected):
 
 def test_a_preset_and_trained_prompts_reach_the_members(tmp_path):
     (tmp_path / "p.toml").write_text(
-        "[blender]\nl_max = 900\n[single.default]\npassages = 7\n[airrag]\nrollouts = 2\n"
+        "[blender]\nl_max = 900\n[single]\npassages = 7\n[airrag]\nrollouts = 2\n"
     )
     settings = {"methods": "single,more=single,airrag,closed_book", "more.passages": 1}
-    filled = with_preset("blender", settings, "", tmp_path / "p.toml")
-    made = make_method("blender", filled)
+    made = make_method("blender", settings, preset=tmp_path / "p.toml")
     assert made.l_max == 900
     assert made.methods.named == (
         ("single", Single(passages=7)),
@@ -448,20 +445,15 @@ def test_a_preset_and_trained_prompts_reach_the_members(tmp_path):
         ("airrag", Airrag(rollouts=2)),
         ("closed_book", ClosedBook()),
     )
-    trained = dict(make_method("blender", with_preset("blender", {}, "bundled", None)).methods.named)
-    assert (
-        trained["single"].prompts == make_method("single", with_preset("single", {}, "bundled", None)).prompts
-    )
+    trained = dict(make_method("blender", model="bundled").methods.named)
+    assert trained["single"].prompts == make_method("single", model="bundled").prompts
 
 
 def test_a_preset_may_know_nothing_but_a_member():
-    settings = {"methods": "single,dragin", "dragin.profile": "paper"}
-    dragin = dict(make_method("blender", with_preset("blender", settings, "", HOTPOT)).methods.named)[
-        "dragin"
-    ]
-    assert dragin == make_method("dragin", with_preset("dragin", {"profile": "paper"}, "", HOTPOT))
-    with pytest.raises(PresetError, match="has nothing for method blender: it knows dragin"):
-        with_preset("blender", {"methods": "single,dragin"}, "", HOTPOT)
+    made = make_method("blender(a=single(), b=dragin_paper())", preset=HOTPOT)
+    assert dict(made.methods.named)["b"] == make_method("dragin_paper", preset=HOTPOT)
+    with pytest.raises(PresetError, match="has nothing for method blender: it knows dragin_paper"):
+        make_method("blender", {"methods": "single,dragin"}, preset=HOTPOT)
 
 
 ZERO_SHOT = {"methods": "zero=airrag,airrag", "zero.actions": "da"}

@@ -19,7 +19,7 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.dragin import DraginAuthors
 from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.profiles import dragin
+from tests.methods.dragins import dragin
 from tests.tolerances import near
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
@@ -109,15 +109,15 @@ KANSAS = Passage("p2", "University of Kansas", "Its main campus is in Lawrence; 
 PEOPLE = Passage("p3", "Lawrence, Kansas metropolitan area", "It has 110,000 inhabitants.")
 
 
-@pytest.mark.parametrize("profile", ["paper", "code"])
-def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden(profile):
+@pytest.mark.parametrize("variant", ["dragin_paper", "dragin_authors"])
+def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden(variant):
     def look(pieces):
         return [1000.0 if piece == " Missouri" else 1.0 for piece in pieces]
 
     first = " The university in Lawrence is Missouri State. So the"
-    rest = " Kansas State. So the" if profile == "paper" else " The university is Kansas State. So"
+    rest = " Kansas State. So the" if variant == "dragin_paper" else " The university is Kansas State. So"
     replies = [Reply(first, entropies={"Missouri": 9.0}), rest, " So the answer is the Wildcat song."]
-    method = dragin(profile, threshold=3.0)
+    method = dragin(variant, threshold=3.0)
     result, model, _ = run(method, replies, (EMPLOYER, KANSAS, PEOPLE), SONG, look)
     (search,) = [event for event in result.trace.events if isinstance(event, Searched)]
     assert [hit.passage.id for hit in search.hits] == ["p1", "p2", "p3"]
@@ -125,7 +125,7 @@ def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden(profi
     assert result.answer.short == "the Wildcat song"
 
 
-# Profile "paper".
+# As the paper has it.
 
 
 def test_passages_stay_where_a_later_search_finds_none():
@@ -195,12 +195,12 @@ QUERIES = """
 """.split()
 
 
-@pytest.mark.parametrize("profile", ["default", "paper", "code"])
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper", "dragin_authors"])
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("trigger", ["rind", "token_probability", "every_sentence", "every_tokens"])
-def test_every_pair_of_trigger_and_query_ends(profile, query, trigger):
+def test_every_pair_of_trigger_and_query_ends(variant, query, trigger):
     method = dragin(
-        profile,
+        variant,
         trigger=trigger,
         query=query,
         threshold=0.3,
@@ -212,7 +212,7 @@ def test_every_pair_of_trigger_and_query_ends(profile, query, trigger):
     assert len(retriever.queries) == result.usage.searches
     assert result.trace.committed.strip() == result.answer.text.strip()
     attends = [event for event in result.trace.events if isinstance(event, Attended)]
-    assert not attends or profile == "code"
+    assert not attends or variant == "dragin_authors"
 
 
 def test_every_sentence_with_the_last_sentence():
@@ -237,7 +237,7 @@ def test_probability_with_the_masked_sentence():
     assert result.answer.text == "It is Paris now. So the answer is Paris."
 
 
-# Profile "code".
+# As the authors' code has it.
 
 
 def code(**parameters):
@@ -372,7 +372,7 @@ def test_what_is_needed():
 def test_a_model_that_shows_no_vocabulary_is_refused_by_the_authors_reading_alone():
     model = WrappedModel(ScriptedModel([DRAFT, " It seats 3,677. So", " So the answer is 3,677."]))
     del model.pieces
-    with pytest.raises(MissingAbility, match=r"model 'scripted'.*vocabulary.*another profile"):
+    with pytest.raises(MissingAbility, match=r"model 'scripted'.*vocabulary.*another"):
         asyncio.run(ask(SEATS, code(), {"answer": model}, ScriptedRetriever()))
     assert asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever())).answer.text
 

@@ -12,7 +12,7 @@ from askance.core.types import Passage, Question
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.profiles import dragin
+from tests.methods.dragins import dragin
 from tests.methods.test_dragin import ARENA, EMPLOYER, FIRST, KANSAS, PEOPLE, SEATS, SONG, TELLING
 from tests.tolerances import near
 
@@ -261,9 +261,9 @@ def test_the_first_search_is_one_of_the_most_searches():
     assert result.trace.decisions[1].why == "in doubt, but 1 searches are the most"
 
 
-@pytest.mark.parametrize("profile", ["default", "paper"])
-def test_a_count_of_tokens_searches_with_what_was_attended_to(profile):
-    method = default(profile=profile, trigger="every_tokens", every_tokens=3, max_tokens=9)
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper"])
+def test_a_count_of_tokens_searches_with_what_was_attended_to(variant):
+    method = default(variant=variant, trigger="every_tokens", every_tokens=3, max_tokens=9)
     endless = Reply(" Bonn lies here", ends=False)
     _, _, retriever = run(method, lambda shown, key: endless, NUMBERED, look=None)
     queries = [query for query in retriever.queries if query != SEATS.text]
@@ -271,9 +271,9 @@ def test_a_count_of_tokens_searches_with_what_was_attended_to(profile):
     assert all(queries)
 
 
-@pytest.mark.parametrize("profile", ["default", "paper"])
-def test_a_count_of_tokens_ends_with_the_sentence_that_states_the_answer(profile):
-    method = default(profile=profile, trigger="every_tokens", query="question", every_tokens=9)
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper"])
+def test_a_count_of_tokens_ends_with_the_sentence_that_states_the_answer(variant):
+    method = default(variant=variant, trigger="every_tokens", query="question", every_tokens=9)
     reply = Reply(" So the answer is Bonn. But then it went on", ends=False)
     result, _, _ = run(method, lambda shown, key: reply, NUMBERED, look=None)
     assert result.answer.text == "So the answer is Bonn."
@@ -292,8 +292,8 @@ def test_a_passage_found_twice_is_shown_once():
     assert model.prompts[0].count(ARENA.text) == 1
 
 
-@pytest.mark.parametrize("profile", ["paper", "code"])
-def test_a_proxy_that_would_not_be_asked_is_refused(profile):
+@pytest.mark.parametrize("variant", ["dragin_paper", "dragin_authors"])
+def test_a_proxy_that_would_not_be_asked_is_refused(variant):
     models = {"answer": ScriptedModel(), "attend": ScriptedModel()}
     with pytest.raises(MissingAbility, match="no model in the role attend"):
-        asyncio.run(ask(SEATS, dragin(profile), models, ScriptedRetriever()))
+        asyncio.run(ask(SEATS, dragin(variant), models, ScriptedRetriever()))

@@ -20,25 +20,21 @@ QUESTION = Question("q", "In which city was the director of Fanny and Alexander 
 
 OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty layers"}
 """What the numbers of a model that torch computes may be off by, where sums are added up otherwise."""
-CODE = ["closed_book", "single", "fixed_length", "fixed_sentence", "dragin"]
-"""Methods whose default is not the reading of the authors' code; it is tried, too."""
-CASES = [*((name, None) for name in METHODS), *((name, "code") for name in CODE), ("dragin", "paper")]
-BY_TORCH = [("single", None), ("dragin", None), ("selfrag", None)]
+BY_TORCH = ("single", "dragin", "selfrag")
 """What is tried on the bundled model by torch as well as by llama.cpp."""
-WITH_ALL_LAYERS = ("single", "selfrag", "dragin")
-"""What llama.cpp computes with the whole bundled model, each by default; others have its first layers."""
+WITH_ALL_LAYERS = BY_TORCH
+"""What llama.cpp computes with the whole bundled model; others have its first layers."""
 
 
 @pytest.mark.parametrize(
-    ("model_name", "name", "profile"),
+    ("model_name", "name"),
     [
-        *((model, *case) for model in ("llama", "qwen", "bundled_gguf") for case in CASES),
-        *(("bundled", *case) for case in BY_TORCH),
+        *((model, name) for model in ("llama", "qwen", "bundled_gguf") for name in METHODS),
+        *(("bundled", name) for name in BY_TORCH),
     ],
 )
-def test_method(model_name, name, profile, request, sample_index):
-    has_all_layers = name in WITH_ALL_LAYERS and profile is None
-    has_few_layers = model_name == "bundled_gguf" and not has_all_layers
+def test_method(model_name, name, request, sample_index):
+    has_few_layers = model_name == "bundled_gguf" and name not in WITH_ALL_LAYERS
     model = request.getfixturevalue("few_layers_gguf" if has_few_layers else model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
@@ -54,7 +50,7 @@ def test_method(model_name, name, profile, request, sample_index):
         parameters["methods"] = Members(
             tuple((each, make_method(each, parameters_of(each))) for each in members)
         )
-    method = make_method(name, parameters | ({"profile": profile} if profile else {}))
+    method = make_method(name, parameters)
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
 
     generated = [event for event in result.trace.events if isinstance(event, Generated)]

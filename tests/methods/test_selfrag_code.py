@@ -1,4 +1,4 @@
-"""Self-RAG in the variant of its authors' code, beside the default profile: short answers, and both forms."""
+"""Self-RAG in the variant of its authors' code: short answers, and both forms."""
 
 import asyncio
 import math
@@ -6,10 +6,8 @@ import math
 import pytest
 
 from askance.ask import ask
-from askance.configuration.methods import make_method
 from askance.core.answers import Citation
-from askance.core.errors import MissingAbility, ParameterError
-from askance.core.parameters import short_repr
+from askance.core.errors import MissingAbility
 from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
@@ -25,7 +23,6 @@ from askance.methods.selfrag.tokens import (
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag import SelfragAuthors
 from askance.reproductions.selfrag_outputs import log_retrieval_share
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting_code import (
@@ -256,10 +253,10 @@ def test_no_question_fails(form, threshold, mode, found, text):
 
 
 def test_other_models_are_told_what_would_do():
-    with pytest.raises(MissingAbility, match=r"profile=code.*scripted does not have.*profile=default"):
+    with pytest.raises(MissingAbility, match=r"selfrag_authors.*scripted does not have.*--method selfrag"):
         asyncio.run(ask(OPEN, code(), {"answer": ScriptedModel()}, ScriptedRetriever([ARNO])))
     mute = ScriptedModel(control=ALL_TOKENS, signals=frozenset({"logprob"}))
-    with pytest.raises(MissingAbility, match="profile=code"):
+    with pytest.raises(MissingAbility, match="selfrag_authors"):
         asyncio.run(ask(OPEN, code(), {"answer": mute}, ScriptedRetriever([ARNO])))
 
 
@@ -267,29 +264,3 @@ def test_no_critic_is_asked():
     models = {"answer": ScriptedModel(control=ALL_TOKENS), "critic": ScriptedModel()}
     with pytest.raises(MissingAbility, match="role critic"):
         asyncio.run(ask(OPEN, code(), models, ScriptedRetriever([ARNO])))
-
-
-# How it is reached.
-
-
-def test_it_is_a_method_of_its_own_and_a_profile():
-    named, chosen = make_method("selfrag_authors"), make_method("selfrag", {"profile": "code"})
-    assert named == chosen == SelfragAuthors()
-    assert short_repr(named) == "selfrag (code)"
-    assert make_method("selfrag", {"profile": "default"}) == Selfrag()
-    assert make_method("selfrag", {"profile": "code", "form": "long", "fixed_weights": "no"}) == code(
-        form="long", fixed_weights=False
-    )
-
-
-@pytest.mark.parametrize(
-    ("parameters", "told"),
-    [
-        ({"profile": "code", "path_power": "0.5"}, "parameter path_power of method selfrag.*profile=default"),
-        ({"fixed_weights": "no"}, "parameter fixed_weights of method selfrag.*profile=code"),
-        ({"profile": "paper"}, "profile='paper' of method selfrag: expected one of default, code"),
-    ],
-)
-def test_a_parameter_of_the_other_profile_is_refused(parameters, told):
-    with pytest.raises(ParameterError, match=told):
-        make_method("selfrag", parameters)

@@ -1,4 +1,4 @@
-"""Self-RAG in the variant of its authors' code, beside the default profile: long answers."""
+"""Self-RAG in the variant of its authors' code: long answers."""
 
 import pytest
 

@@ -28,9 +28,6 @@ PASSAGES = tuple(
     for number in range(30)
 )
 BARE = PromptTemplate(demos=())
-PROFILES = [(name, None) for name in METHODS]
-PROFILES += [(n, "code") for n in ("closed_book", "single", "fixed_length", "fixed_sentence", "dragin")]
-PROFILES += [("dragin", "paper")]
 
 
 def run(method, model=None, passages=PASSAGES, question=QUESTION):
@@ -51,13 +48,12 @@ def decided(result, name):
     return [each for each in result.trace.decisions if each.name == name]
 
 
-@pytest.mark.parametrize(("name", "profile"), PROFILES)
+@pytest.mark.parametrize("name", METHODS)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(l_max=200, seed=21)  # the direct answer of airrag is empty, and is drawn anew at the end
 @given(l_max=st.sampled_from([1, 60, 200, 400, 700, 1000, 1500, 2500, 4000, 9000]), seed=st.integers(0, 99))
-def test_no_method_reads_more_than_l_max(name, profile, l_max, seed):
-    parameters = {"l_max": l_max} | ({"profile": profile} if profile else {})
-    parameters |= {"strict_budget": True} if name == "blender" else {}
+def test_no_method_reads_more_than_l_max(name, l_max, seed):
+    parameters = {"l_max": l_max} | ({"strict_budget": True} if name == "blender" else {})
     question = Question(f"q{seed}", QUESTION.text, demos=())
     try:
         result = run(make_method(name, parameters), question=question)
@@ -67,13 +63,9 @@ def test_no_method_reads_more_than_l_max(name, profile, l_max, seed):
     assert result.trace.committed.strip() == result.answer.text.strip()
 
 
-@pytest.mark.parametrize(("name", "profile"), PROFILES)
-def test_a_great_l_max_changes_nothing(name, profile):
-    parameters = {"profile": profile} if profile else {}
-    free, bounded = (
-        run(make_method(name, parameters)),
-        run(make_method(name, parameters | {"l_max": 1_000_000})),
-    )
+@pytest.mark.parametrize("name", METHODS)
+def test_a_great_l_max_changes_nothing(name):
+    free, bounded = run(make_method(name)), run(make_method(name, {"l_max": 1_000_000}))
     assert bounded.answer == free.answer
     assert num_read(bounded) == num_read(free)
     assert "l_max" in method_class(name).__dataclass_fields__
@@ -152,7 +144,7 @@ def test_single_shows_as_many_passages_as_one_call_has_room_for():
 
 
 def test_the_authors_code_shows_a_number_of_passages():
-    with pytest.raises(ParameterError, match="passages=0 of method single"):
+    with pytest.raises(ParameterError, match="passages=0 of method single_authors"):
         SingleAuthors(passages=0)
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from askance.evaluation.report.tables import ResultTable
 from askance.terminal.tables import print_tables
 
-RUN = "dragin (paper, t=1.3)"
+RUN = "dragin_paper(t=1.3)"
 TABLE = ResultTable("Some", ("run", "one", "two words", "three"), ((RUN, "0.250", "0.500", "12"),))
 
 

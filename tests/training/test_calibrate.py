@@ -24,7 +24,7 @@ from askance.training.calibration.trials import Trials
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
 FLARE = {"search_first": False}
-DRAGIN = {"profile": "paper", "trigger": "token_probability", "query": "question"}
+DRAGIN = {"trigger": "token_probability", "query": "question"}
 
 
 def reply(prompt, key):
@@ -54,7 +54,7 @@ def test_a_threshold_that_more_probable_tokens_must_pass(wanted, low, high):
 
 
 def test_a_threshold_that_numbers_must_exceed():
-    found = run("dragin", DRAGIN, 0.7)
+    found = run("dragin_paper", DRAGIN, 0.7)
     assert 0.25 <= found.value < 0.35
     assert [row.value for row in found.table] == sorted(row.value for row in found.table)
     assert found.table[0].searches > found.table[-1].searches
@@ -104,7 +104,7 @@ def test_more_searches_than_a_method_makes():
 
 
 def test_too_few_trials_to_enclose_the_number():
-    found = run("dragin", DRAGIN, 0.7, max_trials=1)
+    found = run("dragin_paper", DRAGIN, 0.7, max_trials=1)
     assert found.value is None
     assert "more trials may reach further" in found.remark
 
@@ -120,7 +120,7 @@ def test_values_on_either_side_for_the_interval():
 
 
 def test_a_threshold_without_effect():
-    found = run("dragin", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5)
+    found = run("dragin_paper", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5)
     assert found.value is None
     assert "threshold changes nothing here" in found.remark
 
@@ -145,7 +145,7 @@ def test_when_all_fail():
 
 
 def test_the_same_twice():
-    assert run("dragin", DRAGIN, 0.7) == run("dragin", DRAGIN, 0.7)
+    assert run("dragin_paper", DRAGIN, 0.7) == run("dragin_paper", DRAGIN, 0.7)
 
 
 @pytest.mark.parametrize("in_flight", [3, 100])

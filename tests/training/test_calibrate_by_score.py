@@ -76,8 +76,8 @@ def test_if_every_value_searches_too_often_the_one_with_the_fewest_searches_is_t
 
 
 def test_a_threshold_that_numbers_must_exceed():
-    settings = {"profile": "paper", "trigger": "token_probability", "query": "question"}
-    found = run("dragin", settings, max_trials=8)
+    settings = {"trigger": "token_probability", "query": "question"}
+    found = run("dragin_paper", settings, max_trials=8)
     best = next(row for row in found.table if row.value == found.value)
     assert best.score == 1.0
     assert 0.45 <= found.value < 0.55

@@ -138,12 +138,12 @@ def test_failed_questions_are_listed_up_to_a_number():
 
 def test_published_numbers_stand_beside_ours():
     ours = run(
-        "dragin (paper, threshold=1.3)",
+        "dragin_paper(threshold=1.3)",
         [1.0, 0.0, 0.2],
         "a",
         dataset="hotpotqa:x.json",
         models={"answer": "SmolLM2"},
-        parameters={"profile": "paper", "threshold": "1.3"},
+        parameters={"threshold": "1.3"},
     )
     text = page_of(ours)
     section = text[text.index("Published results") :]
@@ -154,9 +154,14 @@ def test_published_numbers_stand_beside_ours():
         r"<tr>(?:<th[^>]*rowgroup.*?</th>)?<th scope=\"row\">(.*?)</th>(.*?)</tr>", section, re.S
     )
     by_method = {method: re.findall(r">([^<]*)</td>", row) for method, row in cells}
-    assert by_method["dragin (paper)"] == ["–", "0.400", "–", "1.000"]
-    assert by_method["DRAGIN, here dragin (paper)"] == ["0.288", "0.416", "–", "3.184"]
-    assert by_method["SR-RAG, here single (code)"] == ["0.254", "0.353", "–", "–"]  # the last of three models
+    assert by_method["dragin_paper"] == ["–", "0.400", "–", "1.000"]
+    assert by_method["DRAGIN, here dragin_paper"] == ["0.288", "0.416", "–", "3.184"]
+    assert by_method["SR-RAG, here single_authors"] == [
+        "0.254",
+        "0.353",
+        "–",
+        "–",
+    ]  # the last of 3 models
     assert len(cells) == 1 + len(published("hotpotqa"))
     for caveat in caveats("hotpotqa"):
         assert escape(caveat) in section

@@ -5,7 +5,7 @@
     │   ├── UnknownName          an unknown method, model, parameter …; suggests the nearest name
     │   ├── ParameterError       a parameter of the wrong type or out of range
     │   ├── ConfigError          an unreadable configuration, or one of a newer version
-    │   ├── PresetError          an unreadable preset, or one without the method or profile
+    │   ├── PresetError          an unreadable preset, or one without the method
     │   ├── QuestionError        an empty or invalid question
     │   ├── DocumentError        an unreadable document or record
     │   │   └── NothingIndexed   exit code 1: no document among the files could be read
@@ -111,7 +111,7 @@ class ConfigError(InputError):
 
 
 class PresetError(InputError):
-    """A preset that can't be read, or that has no parameters for the method and profile."""
+    """A preset that can't be read, or that has no parameters for the method."""
 
 
 class QuestionError(InputError):

@@ -10,7 +10,7 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import save_gguf, save_lora
 from tests.tolerances import near
 
-from askance.configuration.build import load_model, with_preset
+from askance.configuration.build import load_model
 from askance.configuration.methods import make_method
 from askance.core.errors import ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
@@ -93,9 +93,9 @@ def test_a_folder_of_peft_is_converted_once(tmp_path, monkeypatch):
 def test_its_prompts_are_those_it_was_trained_on(tmp_path):
     base = save_tiny_gguf(tmp_path / "base.gguf")
     folder = save_adapter(tmp_path / "reader", str(base), base_spec=f"hf:{base}")
-    made = make_method("single", with_preset("single", {}, f"gguf:{base}?adapter={folder}", None))
-    plain = make_method("single", with_preset("single", {}, f"hf:{base}?adapter={folder}", None))
-    assert made == plain != make_method("single", with_preset("single", {}, f"gguf:{base}", None))
+    made = make_method("single", model=f"gguf:{base}?adapter={folder}")
+    plain = make_method("single", model=f"hf:{base}?adapter={folder}")
+    assert made == plain != make_method("single", model=f"gguf:{base}")
 
 
 def test_a_folder_without_an_adapter(gguf_files, tmp_path):

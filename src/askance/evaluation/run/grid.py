@@ -18,9 +18,8 @@
 
     [methods.single]
 
-    [methods.dragin-paper]
-    method = "dragin"
-    set = { profile = "paper" }
+    [methods.dragin_paper]
+    set = { passages = 5 }
 
 Every setting of an engine (see `EngineConfig`) may be at the top, in a dataset's table or in a method's
 table. The dataset's table takes precedence over the top, and the method's table over both. The run of an

@@ -38,7 +38,7 @@ class AnswerReading:
 
         Args:
             events: The events of the answer's trace. If the text states no answer, the authors' evaluation
-                asks the model to continue. A method whose profile follows the authors' code has already done
+                asks the model to continue. A method that follows the authors' code has already done
                 so, and the trace holds the continuation.
         """
         if self.rules is None:

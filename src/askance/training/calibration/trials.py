@@ -53,7 +53,7 @@ class CalibratedMethod:
 
     Attributes:
         method: The repr of the method with all parameters, including the calibrated value if there is one.
-        title: The method's name with its profile, as tables show it.
+        title: The specification of the method, as tables show it.
         failures: The failed questions, each with the value that was tried. A question that failed once is
             left out of all means.
         num_counted: The number of questions that count in all means.

@@ -171,7 +171,7 @@ export function searchesOf(trace) {
  * Return the highest attention that a later word pays to a token's word, or null if it is unknown.
  *
  * A score of DRAGIN is the uncertainty of the word's tokens (their mean entropy, or surprise where the entropy is
- * unknown) times this attention. In the profile "paper" it is that of one token, so words of several tokens are unknown.
+ * unknown) times this attention. For `dragin_paper`, it is that of one token, so words of several tokens are unknown.
  */
 export function attentionTo(word, tokens, signal) {
   const isMean = signal === "doubt (nats) × attention";

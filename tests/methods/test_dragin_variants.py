@@ -22,7 +22,7 @@ from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.text.spacy_pipeline import load_linguistics
 from askance.training.calibration.calibrate import calibrate
-from tests.methods.profiles import dragin
+from tests.methods.dragins import dragin
 from tests.tolerances import near
 
 ASKED = Question("q", "Which river crosses Bremen?", options=("Weser", "Elbe"))
@@ -101,16 +101,16 @@ def test_real_tokenizers_give_words_of_question_and_answer_only(name, request):
 # Where an answer has been stated.
 
 
-@pytest.mark.parametrize("profile", ["default", "paper"])
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper"])
 @pytest.mark.parametrize("trigger", ["rind", "token_probability"])
-def test_nothing_behind_the_line_that_states_the_answer_is_searched_for(profile, trigger):
+def test_nothing_behind_the_line_that_states_the_answer_is_searched_for(variant, trigger):
     """Small models go on with notes of their own."""
     reply = Reply(
         " So the answer is Bonn\nNote: Berlin lies there now. It is",
         {"Berlin": 0.01},
         entropies={"Berlin": 900.0},
     )
-    method = dragin(profile, trigger=trigger, ask_short_answer=False, search_first=False)
+    method = dragin(variant, trigger=trigger, ask_short_answer=False, search_first=False)
     result, _, retriever = run(method, [reply, ANSWER])
     assert retriever.queries == []
     assert result.answer.short == "Bonn"
@@ -151,12 +151,12 @@ def test_heads_are_summed_up_as_they_are_asked_for():
 @pytest.mark.parametrize(
     ("parameters", "of_query", "read"),
     [
-        ({"profile": "paper"}, "mean", "heads"),
-        ({"profile": "paper", "heads": "mean"}, "mean", "mean"),
-        ({"profile": "paper", "query_heads": "max"}, "max", "max"),
-        ({"profile": "paper", "query": "question"}, "mean", "max"),
-        ({"profile": "paper", "trigger": "every_sentence"}, "mean", "mean"),
-        ({"profile": "paper", "trigger": "every_sentence", "query": "question"}, "mean", None),
+        ({"variant": "dragin_paper"}, "mean", "heads"),
+        ({"variant": "dragin_paper", "heads": "mean"}, "mean", "mean"),
+        ({"variant": "dragin_paper", "query_heads": "max"}, "max", "max"),
+        ({"variant": "dragin_paper", "query": "question"}, "mean", "max"),
+        ({"variant": "dragin_paper", "trigger": "every_sentence"}, "mean", "mean"),
+        ({"variant": "dragin_paper", "trigger": "every_sentence", "query": "question"}, "mean", None),
         ({}, "max", "max"),
         ({"heads": "mean"}, "mean", "mean"),
         ({"query_heads": "mean"}, "mean", "heads"),
@@ -178,14 +178,14 @@ class TwoHeads(ScriptedModel):
         return rows / rows.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("profile", ["paper", "default"])
-def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(profile):
+@pytest.mark.parametrize("variant", ["dragin_paper", "dragin"])
+def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(variant):
     def ran(query_heads):
         parameters = {"search_first": False, "query_top": 1}
         replies = [Reply(" It flows by Minden slowly now. So the", entropies={"slowly": 9e9}), ANSWER, ANSWER]
         model, retriever = TwoHeads(replies), ScriptedRetriever([FOUND])
         question = Question("q", "Which river crosses Bremen?")
-        method = dragin(profile, query_heads=query_heads, ask_short_answer=False, **parameters)
+        method = dragin(variant, query_heads=query_heads, ask_short_answer=False, **parameters)
         result = asyncio.run(ask(question, method, {"answer": model}, retriever))
         return result.trace.decisions[0].words, retriever.queries
 
@@ -254,9 +254,9 @@ def test_a_sentence_that_repeats_an_earlier_one_after_a_cut_is_written_to_its_en
 # What a threshold is held against.
 
 
-@pytest.mark.parametrize("profile", ["default", "paper", "code"])
-def test_the_trigger_of_probabilities_searches_with_its_own_default(profile):
-    method = dragin(profile, trigger="token_probability", query="question", search_first=False)
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper", "dragin_authors"])
+def test_the_trigger_of_probabilities_searches_with_its_own_default(variant):
+    method = dragin(variant, trigger="token_probability", query="question", search_first=False)
     replies = [Reply(" It is the Aller. So the", {"Aller": 0.3}), " It is the Weser. So the", ANSWER, ANSWER]
     result, _, retriever = run(method, replies)
     assert retriever.queries == [ASKED.text]
@@ -270,7 +270,7 @@ def test_the_trigger_of_probabilities_searches_with_its_own_default(profile):
         ({}, 1.0),
         ({"threshold": 0.5}, 0.5),
         ({"trigger": "token_probability"}, 0.2),
-        ({"trigger": "token_probability", "profile": "code"}, 0.08),
+        ({"trigger": "token_probability", "variant": "dragin_authors"}, 0.08),
         ({"trigger": "token_probability", "threshold": 0.7}, 0.7),
         ({"trigger": "every_sentence"}, float("inf")),
     ],
