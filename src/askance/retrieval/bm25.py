@@ -8,7 +8,6 @@ from askance.core.errors import RetrieverFailure
 from askance.core.filters import FieldKinds, Filter, all_of
 from askance.core.notes import note
 from askance.core.types import Hit
-from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
 from askance.retrieval.index.lexical import any_term_query
 from askance.retrieval.ranking import best_hits, check_k
@@ -81,16 +80,12 @@ class Bm25Retriever:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 
 
-def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever:
+def open_index(path: Path) -> Bm25Retriever:
     """Return a BM25 retriever over the index in the folder `path`.
 
     Queries are analysed with the text analysis of the index.
 
-    Args:
-        analysis: The text analysis that the index must have been built with; None accepts any.
-
     Raises:
-        BadIndex: The index is missing, empty, damaged, newer than this version, or built with another
-            analysis.
+        BadIndex: The index is missing, empty, damaged or newer than this version.
     """
-    return Bm25Retriever(open_index_reader(path, analysis=analysis))
+    return Bm25Retriever(open_index_reader(path))
