@@ -50,10 +50,8 @@ def read_odt(path: Path) -> Rows:
                 text.row(texts)
             elif kind == "page":
                 text.section("", page=number)
-            elif kind == "h":
-                text.heading(texts[0])
             else:
-                text.paragraph(texts[0])
+                text.block(texts[0], is_heading=kind == "h")
         yield text.document(*_title_and_author(package))
 
 
@@ -84,7 +82,7 @@ def read_ods(path: Path) -> Rows:
 @contextmanager
 def _opened(path: Path) -> Iterator[Package]:
     with open_package(path) as package:
-        if any(event.name == "encryption-data" for event in package.events("META-INF/manifest.xml")):
+        if package.attributes("META-INF/manifest.xml", "encryption-data"):
             raise UnreadableFile("encrypted; remove its password first")
         if "content.xml" not in package:
             raise UnreadableFile("damaged, or no OpenDocument file: it lacks content.xml")

@@ -18,6 +18,7 @@ from askance.retrieval.index.formats.content import (
     TextBuilder,
     UnreadableFile,
     UnreadPart,
+    check_length,
     given_title,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
@@ -113,10 +114,10 @@ def read_xlsx(path: Path) -> Rows:
     """
     with open_package(path) as package:
         main = package.main_part("xl/workbook.xml")
-        relations, workbook = package.relations(main), list(package.events(main))
-        sheets = [each.attributes for each in workbook if each.kind == "start" and each.name == "sheet"]
+        relations, sheets = package.relations(main), package.attributes(main, "sheet")
         title, author = package.title_and_author()
-        is_1904 = any(each.attributes.get("date1904") in ("1", "true") for each in workbook)
+        settings = package.attributes(main, "workbookPr")
+        is_1904 = any(given.get("date1904") in ("1", "true") for given in settings)
         strings = _shared_strings(package, package.part("sharedStrings", "xl/sharedStrings.xml", main))
         styles = _date_styles(package, package.part("styles", "xl/styles.xml", main))
         values = _Values(strings, styles, is_1904)
@@ -303,8 +304,7 @@ def _shared_strings(package: Package, member: str) -> list[str]:
             strings.append("".join(pieces))
             pieces = []
             num_characters += len(strings[-1])
-            if num_characters > MAX_TEXT_CHARACTERS:
-                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+            check_length(num_characters)
     return strings
 
 
