@@ -56,10 +56,6 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
 
 def _fingerprint(module: Any) -> str:
     """Return a digest of the weights and of all settings that change how the model scores a pair."""
-    settings = [
-        module.max_seq_length,
-        module.prompts,
-        module.tokenizer.get_vocab(),
-    ]
+    settings = [module.max_seq_length, module.prompts, module.tokenizer.get_vocab()]
     digest = blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16)
     return f"{weights_fingerprint(module)}, {digest.hexdigest()}"
