@@ -1,8 +1,9 @@
 """Lexical search: BM25 over an index folder."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from askance.core.errors import RetrieverFailure
 from askance.core.filters import FieldKinds, Filter, all_of
@@ -15,42 +16,49 @@ from askance.text.words import missing_scripts
 
 
 @dataclass(frozen=True, slots=True)
-class Bm25Retriever:
-    """A `Retriever` that scores the title and text of each passage by BM25 (k1 1.2, b 0.75).
-
-    A search finds the passages that contain any term of the query. A term that occurs n times in the query
-    has n times the weight. Passages whose scores are equal to six significant digits are sorted by id. The
-    same index and query always give the same hits. Passages that were removed or replaced still count in term
-    statistics until tantivy merges them away, so an updated index may score slightly differently from a new
-    one.
+class IndexRetriever:
+    """What all retrievers over an index share.
 
     Attributes:
-        where: The filter of the documents to search; None searches all. Term statistics are those of all.
+        where: The filter of the documents to search; None searches all.
     """
 
     index: IndexReader
-    where: Filter | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the folder, the number of passages, and the filter."""
-        name = f"bm25 {self.index.folder} ({self.index.manifest.passages:,} passages)"
-        return name if self.where is None else f"{name} where {self.where}"
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a string that identifies the indexed documents, their text analysis, and the filter."""
-        fingerprint = f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}"
-        return fingerprint if self.where is None else f"{fingerprint}, where {self.where}"
+    where: Filter | None = field(default=None, kw_only=True)
 
     @property
     def fields(self) -> FieldKinds:
         """The fields of the indexed documents."""
         return self.index.manifest.fields
 
-    def filtered(self, where: Filter) -> "Bm25Retriever":
+    def filtered(self, where: Filter) -> Self:
         """Return a retriever that searches only the documents that pass `where`, too."""
         return replace(self, where=all_of(self.where, where))
+
+    def _with_filter(self, text: str) -> str:
+        return text if self.where is None else f"{text} where {self.where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25Retriever(IndexRetriever):
+    """A `Retriever` that scores the title and text of each passage by BM25 (k1 1.2, b 0.75).
+
+    A search finds the passages that contain any term of the query. A term that occurs n times in the query
+    has n times the weight. Passages whose scores are equal to six significant digits are sorted by id. The
+    same index and query always give the same hits. Passages that were removed or replaced still count in term
+    statistics until tantivy merges them away, so an updated index may score slightly differently from a new
+    one. The term statistics of a filtered search are those of all documents.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return the folder, the number of passages, and the filter."""
+        return self._with_filter(f"bm25 {self.index.folder} ({self.index.manifest.passages:,} passages)")
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a string that identifies the indexed documents, their text analysis, and the filter."""
+        return self._with_filter(f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
