@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -167,7 +167,7 @@ class Application:
             raise not_found(f"there is no passage {id!r}: {_GONE}.")
         if "text/html" in request.headers.get("accept", ""):
             return HTMLResponse(passage_page(passage))
-        return Json({"object": "passage", **_fields(passage)})
+        return Json({"object": "passage", **asdict(passage)})
 
     async def trace(self, request: Request, id: str) -> Response:
         """Return the trace of an answer, in the format of a trace file (JSON Lines)."""
@@ -206,10 +206,6 @@ class Application:
     def _url_of(self, request: Request) -> Callable[[Passage], str]:
         base, owner = str(request.base_url), request.scope[OWNER]
         return lambda passage: passage_url(base, passage.id, self.keys.signature(owner, passage.id))
-
-
-def _fields(passage: Passage) -> dict[str, Any]:
-    return {name: getattr(passage, name) for name in Passage.__dataclass_fields__}
 
 
 def create_app(

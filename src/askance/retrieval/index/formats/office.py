@@ -109,9 +109,8 @@ def _blocks(events: Iterator[XmlEvent], text: TextBuilder) -> Iterator[tuple[str
             elif name == "sp":
                 shape = ""
             elif name == "ph":
-                shape = (
-                    "title" if attributes.get("type") in ("title", "ctrTitle") else attributes.get("type", "")
-                )
+                placeholder = attributes.get("type", "")
+                shape = "title" if placeholder == "ctrTitle" else placeholder
             elif name == "pStyle":
                 style = attributes.get("val", "")
             elif name == "outlineLvl" and not style and attributes.get("val", "9") < "9":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import MAX_TEXT_CHARACTERS, Rows, TextBuilder, UnreadableFile
-from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package, whole_number
 from askance.retrieval.index.formats.tables import MAX_COLUMNS, SheetCells, sheets_as_documents
 
 _MAX_SPACES = 100
@@ -187,8 +187,7 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
 
 def _count(attributes: Attributes, name: str, limit: int) -> int:
     """Return how often something is repeated, at most `limit` times."""
-    count = attributes.get(name, "1")
-    return min(limit, int(count)) if count.isdecimal() and len(count) < 10 else 1
+    return min(limit, whole_number(attributes.get(name), 1))
 
 
 def _value(attributes: Attributes) -> str:

@@ -192,14 +192,19 @@ def open_package(path: Path) -> Iterator[Package]:
         yield Package(archive)
 
 
+def whole_number(written: str | None, default: int) -> int:
+    """Return the number in an attribute, or `default` if there is none, or one of more than nine digits."""
+    digits = written or ""
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 10
+    return int(digits) if is_number else default
+
+
 def joined(folder: str, target: str) -> str:
     """Return the member that a path refers to, given the folder of the file that contains the path."""
     parts: list[str] = []
-    path = (
-        PurePosixPath(target.lstrip("/"))
-        if target.startswith("/")
-        else PurePosixPath(folder, unquote(target))
-    )
+    path = PurePosixPath(folder, unquote(target))
+    if target.startswith("/"):
+        path = PurePosixPath(target.lstrip("/"))
     for part in path.parts:
         if part == "..":
             del parts[-1:]
