@@ -8,7 +8,6 @@ import pytest
 
 from askance.core.installing import pip_line
 from askance.models import bundled
-from askance.retrieval.index import watch
 from askance.retrieval.index.index_folder import read_manifest
 
 
@@ -234,21 +233,3 @@ def test_a_passage_is_cited_with_its_page_and_section(run, tmp_path):
     assert "goshawk.md, Payload" in out
     hit = json.loads(run("search", "kilos", "--index", tmp_path / "index", "--json")[1])["hits"][0]
     assert (hit["passage"]["page"], hit["passage"]["section"]) == (0, "Payload")
-
-
-def test_watching_builds_again_after_a_change_until_interrupted(run, tmp_path, monkeypatch):
-    docs, index = tmp_path / "docs", tmp_path / "index"
-    docs.mkdir()
-    steps = [lambda: (docs / "b.txt").write_text("The Elbe."), lambda: None]
-
-    def sleep(seconds):
-        if not steps:
-            raise KeyboardInterrupt
-        steps.pop(0)()
-
-    monkeypatch.setattr(watch.wait_for_change, "__kwdefaults__", {"leave_out": None, "wait": sleep})
-    code, out, err = run("index", docs, "--out", index, "--watch")
-    assert code == 0
-    assert "nothing to index" in err
-    assert "1 passages of 1 documents (1 added)" in out
-    assert "stopped watching" in err

@@ -11,7 +11,6 @@ from askance.retrieval.index.documents import (
     HIDDEN,
     Document,
     SkippedSource,
-    file_states,
     read_documents,
 )
 from askance.retrieval.index.formats import DocumentRow
@@ -206,14 +205,3 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatc
     assert skipped["a.txt"] == "it changes while it is read; index it again when it is complete"
     texts[:] = ["changed once"]
     assert [each.text for each in read(path)[0]] == ["changed once"]
-
-
-def test_the_states_of_files_change_with_the_files(tmp_path):
-    (tmp_path / "a.txt").write_text("one")
-    (tmp_path / ".hidden").write_text("no")
-    before = file_states([tmp_path])
-    assert list(before) == [str(tmp_path / "a.txt")]
-    (tmp_path / "a.txt").write_text("another")
-    assert file_states([tmp_path]) != before
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        file_states([tmp_path / "nowhere"])

@@ -238,15 +238,6 @@ def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, numbe
         told(lambda: build_index([tmp_path / "rows.jsonl"], index))
 
 
-def test_another_analysis(index):
-    assert open_index_reader(index, analysis=Analysis()).manifest.documents == 2
-    with pytest.raises(
-        BadIndex,
-        match=r"was built with Analysis\(stop_words=True, stemming=True, language='english'\), not with",
-    ):
-        open_index_reader(index, analysis=Analysis(stemming=False))
-
-
 def test_an_open_index_stays_as_it_is_when_a_build_replaces_it(index, tmp_path, write_rows):
     retriever = open_index(index)
     build_index([write_rows(tmp_path / "rows.jsonl", ("a", "new river"))], index)

@@ -121,7 +121,7 @@ def test_json_is_read_by_what_it_holds(tmp_path):
     ],
 )
 def test_json_that_would_become_far_longer_is_refused(tmp_path, monkeypatch, value, reason):
-    monkeypatch.setattr(rows_reader, "MAX_TEXT_CHARACTERS", 1_000)
+    monkeypatch.setattr(content, "MAX_TEXT_CHARACTERS", 1_000)
     (tmp_path / "a.json").write_text(json.dumps(value))
     with pytest.raises(UnreadableFile, match=reason):
         rows(tmp_path / "a.json")

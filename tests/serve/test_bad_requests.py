@@ -153,8 +153,8 @@ def test_unknown_paths_are_not_found_in_the_form_of_openai(served, path):
 
 @pytest.mark.parametrize(
     ("body", "part"),
-    [({"query": "x", "k": 0}, "k"), ({"query": "x", "k": 1000}, "at most 100"), ({"query": 5}, "query"),
-     ({"query": "x" * 20_001}, "longer"), ({"query": "x", "q": 1}, "q")],
+    [({"query": "x", "k": 0}, "k"), ({"query": "x", "k": 1000}, "equal to 100"), ({"query": 5}, "query"),
+     ({"query": "x" * 20_001}, "at most 20000"), ({"query": "x", "q": 1}, "q")],
 )  # fmt: skip
 def test_bad_searches_are_refused(served, body, part):
     response = served.post("/v1/search", body)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from askance.serve.documents import _MAX_AT_ONCE
-from askance.serve.limits import Limits
+from askance.serve.limits import PASSAGES, QUESTION_CHARACTERS, Limits
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "serve.md").read_text(encoding="utf-8")
@@ -23,14 +23,14 @@ def test_the_page_has_the_limits_of_the_code():
         dict(re.findall(r"^\| ([^|]+?) \| (\S+(?: s| MB)?) \|", PAGE, flags=re.MULTILINE)),
     )
     assert rows["questions that wait (`--waiting`)"] == str(limits.waiting)
-    assert rows["characters of a conversation"] == f"{limits.question_characters:,}"
+    assert rows["characters of a conversation"] == f"{QUESTION_CHARACTERS:,}"
     assert rows["size of a request"] == f"{limits.request_bytes // 10**6} MB"
     assert rows["size of a request with documents"] == f"{limits.document_bytes // 10**6} MB"
     assert rows["documents in one request"] == f"{_MAX_AT_ONCE:,}"
     assert rows["time until the headers of a request have arrived"] == f"{limits.head_seconds:g} s"
     assert rows["time until the body of a request has arrived"] == f"{limits.body_seconds:g} s"
     assert rows["time until a client has read an event of a stream"] == f"{limits.send_seconds:g} s"
-    assert rows["passages of a search"] == str(limits.passages)
+    assert rows["passages of a search"] == str(PASSAGES)
     assert rows["traces kept in memory"] == str(limits.traces)
     assert rows["events of all kept traces"] == f"{limits.trace_events:,}"
     assert rows["open connections"] == f"{limits.connections:,}"

@@ -211,11 +211,10 @@ def _show(advice: Advice, trial: CandidateTrial, unmeasured: str) -> None:
     print_tables(out, [advice.table()])
     for name, reason in trial.left_out.items():
         print_plain(err, f"left out: {name}: {reason}", "yellow")
-    late = [*advice.too_few, *sorted(trial.dropped)]
-    if trial.is_timed_out or late:
-        stopped = "the time ended before all questions were asked" if trial.is_timed_out else "to save time"
-        names = f"; asked fewer questions: {', '.join(late)}" if late else ""
-        print_plain(err, f"{stopped}{names}. The same command continues.", "yellow")
+    if trial.is_timed_out:
+        late = f"; asked too few: {', '.join(advice.too_few)}" if advice.too_few else ""
+        stopped = f"the time ended before all questions were asked{late}"
+        print_plain(err, f"{stopped}. The same command continues.", "yellow")
     for sentence in (*advice.sentences(), *filter(None, [unmeasured])):
         print_plain(out, sentence)
 

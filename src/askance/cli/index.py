@@ -1,6 +1,5 @@
-"""The command that indexes documents, once or whenever they change."""
+"""The command that indexes documents, and deletes them from an index."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from askance.cli.options import NumberOption, OutOption, SpecOption
 from askance.configuration.build import encoder_to_build_with
-from askance.core.errors import DocumentError, InputError
+from askance.core.errors import InputError
 from askance.core.filters import check_filter, parse_filter
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
@@ -23,7 +22,6 @@ def index(
     chunk_words: NumberOption = None,
     overlap: NumberOption = None,
     follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
-    watch: Annotated[bool, typer.Option("--watch")] = False,
     delete: Annotated[list[str] | None, typer.Option(metavar="ID")] = None,
     delete_where: Annotated[str | None, typer.Option(metavar="FILTER")] = None,
 ) -> None:
@@ -44,7 +42,6 @@ def index(
             possible. An index keeps the number that it was built with.
         overlap: The number of words at the end of a passage that the next one repeats (0).
         follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
-        watch: Keep running, and update the index when files change, until Ctrl-C.
         delete: Delete the document with this id; may be repeated.
         delete_where: Delete the documents whose fields pass this filter, such as 'source = "old.pdf"'.
 
@@ -67,30 +64,19 @@ def index(
         words = default.words if chunk_words is None else chunk_words
         chunking = Chunking(words, default.overlap if overlap is None else overlap)
     loaded = encoder_to_build_with(folder, encoder)
-    shown = set[str]()
-
-    def build() -> None:
-        with IndexProgress(err) as progress:
-            report = build_index(
-                sources,
-                folder,
-                analysis=None if language is None else Analysis(language=language),
-                encoder=loaded,
-                chunking=chunking,
-                follow_links=follow_links,
-                progress=progress,
-            )
-        lines = [f"skipped {skipped.source}: {skipped.reason}" for skipped in report.skipped]
-        for line in lines:
-            if line not in shown:
-                print_plain(err, line, "yellow")
-        shown.update(lines)
-        print_plain(out, report)
-
-    if watch:
-        _watch(build, sources, folder)
-    else:
-        build()
+    with IndexProgress(err) as progress:
+        report = build_index(
+            sources,
+            folder,
+            analysis=None if language is None else Analysis(language=language),
+            encoder=loaded,
+            chunking=chunking,
+            follow_links=follow_links,
+            progress=progress,
+        )
+    for skipped in report.skipped:
+        print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
+    print_plain(out, report)
 
 
 def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) -> None:
@@ -109,26 +95,3 @@ def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) ->
     for id in unknown:
         print_plain(err, f"there is no document {id!r} in {folder}", "yellow")
     print_plain(out, f"{folder}: {len(outcomes) - len(unknown):,} documents deleted")
-
-
-def _watch(build: Callable[[], None], sources: Sequence[Path], folder: Path) -> None:
-    """Build now and after every change, until Ctrl-C. Documents that can't be read don't end this."""
-    from askance.retrieval.index.documents import file_states
-    from askance.retrieval.index.watch import wait_for_change
-
-    def missing(path: str) -> None:
-        print_plain(err, f"{path} is gone: the index stays as it is until it is back", "yellow")
-
-    try:
-        states = file_states(sources, folder)
-        while True:
-            try:
-                build()
-                print_plain(err, "waiting for changes; Ctrl-C ends", "dim")
-            except DocumentError as error:
-                print_plain(err, f"error: {error}", "red")
-            states = wait_for_change(sources, states, leave_out=folder, missing=missing)
-    except FileNotFoundError as error:
-        raise DocumentError(f"there is no file or folder {error}: check the spelling of the path.") from error
-    except KeyboardInterrupt:
-        print_plain(err, "stopped watching; the index is complete up to the last build", "dim")

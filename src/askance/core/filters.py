@@ -15,10 +15,11 @@ are the negations of ``=`` and ``in``, so they are true for a document without t
 
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from askance.core.errors import FilterError, UnknownName, about
 
@@ -50,7 +51,12 @@ _TOKEN = re.compile(
 _PLAIN_NAME = re.compile(r"[^\W\d][\w.-]*")
 _KEYWORDS = ("and", "or", "not", "in", "true", "false")
 _ARTICLES = {"boolean": "true or false", "number": "numbers", "text": "text"}
-_NEGATED: Mapping[str, Operator] = {"!=": "="}
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,14 @@ class FieldComparison:
         values = [_value_text(value) for value in self.values]
         listed = f"({', '.join(values)})" if self.operator == "in" else values[0]
         return f"{_name_text(self.name)} {self.operator} {listed}"
+
+    def predicate(self) -> Callable[[FieldValue], bool]:
+        """Return a function that says whether the comparison is true for a value of the field."""
+        if self.operator in ("=", "in"):
+            wanted = {(kind_of(value), value) for value in self.values}
+            return lambda found: (kind_of(found), found) in wanted
+        (limit,), is_ordered = self.values, _ORDERS[self.operator]
+        return lambda found: kind_of(found) == kind_of(limit) and is_ordered(found, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +181,9 @@ def matches(where: Filter, fields: Mapping[str, FieldValue]) -> bool:
     """Return whether a document with these fields passes a filter."""
 
     def compared(comparison: FieldComparison) -> bool:
-        found = fields.get(comparison.name)
-        return found is not None and any(
-            kind_of(found) == kind_of(value) and _is_true(found, comparison.operator, value)
-            for value in comparison.values
-        )
+        return comparison.name in fields and comparison.predicate()(fields[comparison.name])
 
-    return fold(where, compared, all, any, lambda part: not part)
+    return fold(where, compared, all, any, operator.not_)
 
 
 def kind_of(value: FieldValue) -> FieldKind:
@@ -216,20 +226,6 @@ def check_filter(where: Filter, fields: FieldKinds) -> None:
 def _kind_remedy(kinds: Sequence[FieldKind]) -> str:
     forms = {"boolean": "true or false", "number": "a number without quotes", "text": "a text in quotes"}
     return f"compare it with {' or '.join(forms[kind] for kind in kinds)}."
-
-
-def _is_true(found: FieldValue, operator: Operator, value: FieldValue) -> bool:
-    left, right = cast(float, found), cast(float, value)  # of the same type, which has an order
-    match operator:
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case ">=":
-            return left >= right
-    return left == right
 
 
 def _value_text(value: FieldValue) -> str:
@@ -319,15 +315,16 @@ class _Parser:
             return Not(FieldComparison(name, "in", self._list(), at))
         if self._takes("in"):
             return FieldComparison(name, "in", self._list(), at)
-        operator = self._next.keyword
-        if operator not in ("=", "!=", "<", "<=", ">", ">="):
+        sign = self._next.keyword
+        if sign not in ("=", "!=", *_ORDERS):
             raise self._unexpected("one of = != < <= > >= in")
         self._advance()
-        value, is_ordered = self._value(), operator not in ("=", "!=")
-        if is_ordered and isinstance(value, bool):
-            raise self._flaw(f"true and false have no order, so {operator} can't compare them: use =.")
-        comparison = FieldComparison(name, cast(Operator, _NEGATED.get(operator, operator)), (value,), at)
-        return Not(comparison) if operator in _NEGATED else comparison
+        value = self._value()
+        if sign in _ORDERS and isinstance(value, bool):
+            raise self._flaw(f"true and false have no order, so {sign} can't compare them: use =.")
+        if sign == "!=":
+            return Not(FieldComparison(name, "=", (value,), at))
+        return FieldComparison(name, cast(Operator, sign), (value,), at)
 
     def _name(self) -> str:
         token = self._next

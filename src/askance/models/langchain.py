@@ -21,7 +21,6 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
-    Span,
     Token,
     TokenIds,
 )
@@ -34,7 +33,7 @@ DEFAULT_CONTEXT = 32_768
 """The context window in tokens of a model that does not state its own."""
 
 
-class LangchainModel:
+class LangchainModel(tokenization.TextTokens):
     """A chat model of LangChain, which answers chats and returns no signals.
 
     The adapter cuts texts at stop strings and after `max_tokens` tokens itself, because LangChain's models
@@ -85,15 +84,6 @@ class LangchainModel:
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """Raise MissingAbility, since LangChain's models return no attention."""
         raise self._lacks("attention")
-
-    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return tokenization.tokenize(text)
-
-    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        return tokenization.decode(ids)
-
-    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        return tokenization.pieces(ids)
 
     async def count(self, prompt: Prompt) -> int:
         """Return an upper bound of the number of tokens of a prompt."""

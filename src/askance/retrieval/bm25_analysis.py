@@ -128,11 +128,10 @@ def _word_terms(written: str, language: str, stop_words: bool, stemming: bool) -
         words = [word for word in words if word not in _stop_words(language)]
     if not stemming:
         return tuple(filter(None, words))
-    stems = (
-        list(map(_light_arabic_stem, words))
-        if language == "arabic"
-        else _stemmer(language).analyze(" ".join(words))
-    )
+    if language == "arabic":
+        stems = list(map(_light_arabic_stem, words))
+    else:
+        stems = _stemmer(language).analyze(" ".join(words))
     return tuple(term for stem in stems for term in (stem, *_parts(stem, language)) if term)
 
 

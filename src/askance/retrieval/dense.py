@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import cast
 
 from askance.core.errors import ModelFailure, RetrieverFailure
-from askance.core.filters import FieldKinds, Filter, all_of
+from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import Encoder, FilteringRetriever, Retriever
 from askance.core.types import Hit, Passage
-from askance.retrieval.bm25 import Bm25Retriever
-from askance.retrieval.index.index_folder import IndexReader, open_index_reader
+from askance.retrieval.bm25 import Bm25Retriever, IndexRetriever
+from askance.retrieval.index.index_folder import open_index_reader
 from askance.retrieval.index.vectors import FlatIndex, validate_vectors
 from askance.retrieval.ranking import best_hits, check_k
 from askance.text.fusion import fuse_hits
@@ -22,41 +22,26 @@ RANKS_FUSED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DenseRetriever:
+class DenseRetriever(IndexRetriever):
     """A `Retriever` that scores passages by cosine similarity: the inner product of unit-length embeddings.
 
     The query is compared with every passage, so a search for k passages finds k if the index holds that many.
     Passages whose scores are equal to six significant digits are sorted by id.
-
-    Attributes:
-        where: The filter of the documents to search; None searches all.
     """
 
-    index: IndexReader
     vectors: FlatIndex
     encoder: Encoder
-    where: Filter | None = None
 
     @property
     def name(self) -> str:
         """Return the folder, the number of passages, the encoder, and the filter."""
         name = f"dense {self.index.folder} ({self.vectors.num_vectors:,} passages, {self.encoder.name})"
-        return name if self.where is None else f"{name} where {self.where}"
+        return self._with_filter(name)
 
     @property
     def fingerprint(self) -> str:
         """Return a string that identifies the indexed documents, the encoder, and the filter."""
-        fingerprint = f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}"
-        return fingerprint if self.where is None else f"{fingerprint}, where {self.where}"
-
-    @property
-    def fields(self) -> FieldKinds:
-        """The fields of the indexed documents."""
-        return self.index.manifest.fields
-
-    def filtered(self, where: Filter) -> "DenseRetriever":
-        """Return a retriever that searches only the documents that pass `where`, too."""
-        return replace(self, where=all_of(self.where, where))
+        return self._with_filter(f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,12 +24,12 @@ from askance.core.trace import Trace
 from askance.core.types import Passage, Question
 from askance.core.version import VERSION
 from askance.serve.chat import ChatQuestion, ChatService, ClientLeft, StreamResponse, unless_client_leaves
-from askance.serve.chat_request import ChatRequest, read_conversation, read_parameters
+from askance.serve.chat_request import AskanceOptions, ChatRequest, read_conversation, read_parameters
 from askance.serve.citations import passage_url
 from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
 from askance.serve.errors import ApiError, api_error, bad_request, not_found
-from askance.serve.limits import Admission, Limits
+from askance.serve.limits import PASSAGES, QUESTION_CHARACTERS, Admission, Limits
 from askance.serve.metrics import Metrics
 from askance.serve.responses import ErrorBody, Json, passage_page
 from askance.serve.security import OWNER, Guard, Keys
@@ -46,8 +46,8 @@ class SearchRequest(BaseModel):
     """A search for the `k` best passages of the documents that pass the filter `where`."""
 
     model_config = ConfigDict(extra="forbid")
-    query: str
-    k: int = Field(5, ge=1)
+    query: str = Field(max_length=QUESTION_CHARACTERS)
+    k: int = Field(5, ge=1, le=PASSAGES)
     where: str | None = None
 
 
@@ -96,9 +96,10 @@ class Application:
         """Return the checked question of a request, and whether the stream has the events of the trace."""
         name = self.engines.method_name(body.model)
         known = [field.name for field, _ in typed_parameters(type(self.engines.engine_for(name).method))]
-        parameters, has_events, where = read_parameters(body, known, name)
+        parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
+        where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
-        conversation = read_conversation(body.messages, self.limits.question_characters)
+        conversation = read_conversation(body.messages)
         check_question(conversation.question)
         owner = request.scope[OWNER]
         chat = ChatQuestion(
@@ -111,7 +112,7 @@ class Application:
             method=name,
             url_of=self._url_of(request),
         )
-        return chat, has_events
+        return chat, options.events
 
     async def models(self) -> Response:
         """List the methods that the server can run, as models with the JSON Schemas of their parameters."""
@@ -143,11 +144,6 @@ class Application:
 
     async def search(self, request: Request, body: SearchRequest) -> Response:
         """Search the index."""
-        if body.k > self.limits.passages:
-            raise bad_request(f"k={body.k}: ask for at most {self.limits.passages} passages.", "k")
-        if len(body.query) > self.limits.question_characters:
-            longest = f"{self.limits.question_characters:,}"
-            raise bad_request(f"query: it is longer than {longest} characters.", "query")
         where = None if body.where is None else parse_filter(body.where)
         retriever = await self._retriever_for(request.scope[OWNER], where)
         if retriever is None:
@@ -171,7 +167,7 @@ class Application:
             raise not_found(f"there is no passage {id!r}: {_GONE}.")
         if "text/html" in request.headers.get("accept", ""):
             return HTMLResponse(passage_page(passage))
-        return Json({"object": "passage", **_fields(passage)})
+        return Json({"object": "passage", **asdict(passage)})
 
     async def trace(self, request: Request, id: str) -> Response:
         """Return the trace of an answer, in the format of a trace file (JSON Lines)."""
@@ -210,10 +206,6 @@ class Application:
     def _url_of(self, request: Request) -> Callable[[Passage], str]:
         base, owner = str(request.base_url), request.scope[OWNER]
         return lambda passage: passage_url(base, passage.id, self.keys.signature(owner, passage.id))
-
-
-def _fields(passage: Passage) -> dict[str, Any]:
-    return {name: getattr(passage, name) for name in Passage.__dataclass_fields__}
 
 
 def create_app(

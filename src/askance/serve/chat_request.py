@@ -4,18 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from askance.core.errors import UnknownName
-from askance.core.filters import Filter, parse_filter
 from askance.core.strict_json import whole_characters
 from askance.core.types import Demo
 from askance.serve.citations import without_sources
-from askance.serve.errors import ApiError, bad_request
+from askance.serve.errors import bad_request
+from askance.serve.limits import QUESTION_CHARACTERS
 
-_EVENTS, _WHERE = "events", "where"
-"""The keys under ``askance`` that ask for the events of the trace in a stream, and for a filter of the
-documents to search; all others are parameters."""
 _UNUSED = frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key parallel_tool_calls "
     "reasoning_effort verbosity prediction prompt_cache_retention".split()
@@ -75,14 +72,25 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class AskanceOptions(BaseModel):
+    """The part of a request that OpenAI does not know. All other keys are parameters of the method.
+
+    Attributes:
+        events: Whether a stream also has the events of the trace.
+        where: A filter of the documents to search.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    events: StrictBool = False
+    where: StrictStr | None = None
+
+
 class ChatRequest(BaseModel):
     """A request for a chat completion, in OpenAI's form.
 
     Attributes:
         model: The method, as ``askance/NAME``; by default the method of the server.
         messages: The conversation; its last message is the question.
-        askance: The parameters of the method by name. With ``events`` true, a stream also has the events of
-            the trace. ``where`` is a filter of the documents to search.
     """
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
@@ -95,7 +103,7 @@ class ChatRequest(BaseModel):
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    askance: dict[str, Any] | None = None
+    askance: AskanceOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ class GivenConversation:
     ignored: tuple[str, ...]
 
 
-def read_conversation(messages: Sequence[Message], max_characters: int) -> GivenConversation:
+def read_conversation(messages: Sequence[Message]) -> GivenConversation:
     """Return the question and the history of a conversation.
 
     Raises:
@@ -134,9 +142,9 @@ def read_conversation(messages: Sequence[Message], max_characters: int) -> Given
             raise bad_request(f"{place}.role={message.role[:50]!r}: {why}.", f"{place}.role")
         text = _text(message, place)
         num_characters += len(text)
-        if num_characters > max_characters:
+        if num_characters > QUESTION_CHARACTERS:
             raise bad_request(
-                f"{place}: the conversation has more than {max_characters:,} characters: ask a shorter "
+                f"{place}: the conversation has more than {QUESTION_CHARACTERS:,} characters: ask a shorter "
                 "question, or start a new conversation.",
                 place,
                 "question_too_long",
@@ -166,10 +174,8 @@ def _text(message: Message, place: str) -> str:
     return whole_characters("\n".join(part.text or "" for part in message.content))
 
 
-def read_parameters(
-    request: ChatRequest, known: Sequence[str], method: str
-) -> tuple[dict[str, Any], bool, Filter | None]:
-    """Return the parameters of the method, whether the client wants the events of the trace, and the filter.
+def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> dict[str, Any]:
+    """Return the parameters of the method.
 
     ``max_tokens``, ``temperature`` and ``top_p`` are parameters of the methods that have them.
 
@@ -178,7 +184,6 @@ def read_parameters(
 
     Raises:
         UnknownName: The request has an unknown field.
-        FilterError: The filter can't be read.
         ApiError: 400. A field of OpenAI's API is unsupported, or fixed by the method.
     """
     for name, value in (request.model_extra or {}).items():
@@ -190,13 +195,7 @@ def read_parameters(
         if value not in _NEUTRAL[name]:
             why = _WHY.get(name, "it is unsupported")
             raise bad_request(f"{name}: {why}; leave it out.", name, "unsupported")
-    parameters = dict(request.askance or {})
-    has_events = parameters.pop(_EVENTS, False)
-    if not isinstance(has_events, bool):
-        raise bad_request("askance.events: expected true or false.", "askance.events")
-    where = parameters.pop(_WHERE, None)
-    if where is not None and not isinstance(where, str):
-        raise bad_request("askance.where: expected a string.", "askance.where")
+    parameters = dict(request.askance.model_extra or {}) if request.askance else {}
     limit = request.max_completion_tokens or request.max_tokens
     given = {"max_tokens": limit, "temperature": request.temperature, "top_p": request.top_p}
     for name, value in given.items():
@@ -205,10 +204,6 @@ def read_parameters(
         if name in known:
             parameters[name] = value
         elif (name in _SAMPLING and value != (0 if name == "temperature" else 1)) or name == "max_tokens":
-            raise fixed(name, value, method)
-    return parameters, has_events, None if where is None else parse_filter(where)
-
-
-def fixed(name: str, value: float, method: str) -> ApiError:
-    """Return the error for a value that a method fixes."""
-    return bad_request(f"{name}={value:g}: the method {method} fixes it; leave it out.", name, "fixed")
+            message = f"{name}={value:g}: the method {method} fixes it; leave it out."
+            raise bad_request(message, name, "fixed")
+    return parameters

@@ -6,7 +6,6 @@ name addresses and files of the server, so the client only learns its kind. The 
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.exceptions import HTTPException
 
@@ -48,9 +47,7 @@ class ApiError(HTTPException):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, message, dict(headers or {}))
-        self.body: dict[str, Any] = {
-            "error": {"message": message, "type": type, "param": param, "code": code}
-        }
+        self.body = {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
@@ -61,6 +58,14 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 def not_found(message: str, code: str = "not_found") -> ApiError:
     """Return the error for something that does not exist or belongs to another key: status 404."""
     return ApiError(404, message, code=code)
+
+
+def server_error(
+    status: int, message: str, code: str | None = None, retry_seconds: float | None = None
+) -> ApiError:
+    """Return the error for a failure of the server, with the time after which to try again, if that helps."""
+    headers = None if retry_seconds is None else {"Retry-After": str(max(1, round(retry_seconds)))}
+    return ApiError(status, message, type="server_error", code=code, headers=headers)
 
 
 def api_error(error: BaseException, trace_id: str = "") -> ApiError:
@@ -75,40 +80,30 @@ def api_error(error: BaseException, trace_id: str = "") -> ApiError:
             return error
         case ModelSpecError() | ModelFailure() | RetrieverFailure():
             what = "retriever" if isinstance(error, RetrieverFailure) else "model"
-            is_busy = isinstance(error, ModelUnavailable)
-            seconds = getattr(error, "after_seconds", None) or 1
-            return ApiError(
-                503 if is_busy else 502,
-                f"the {what} failed ({type(error).__name__}).{more}",
-                type="server_error",
-                code=f"{what}_failed",
-                headers={"Retry-After": str(max(1, round(seconds)))} if is_busy else None,
-            )
+            message, code = f"the {what} failed ({type(error).__name__}).{more}", f"{what}_failed"
+            if isinstance(error, ModelUnavailable):
+                return server_error(503, message, code, error.after_seconds or 1)
+            return server_error(502, message, code)
         case LimitReached():
             return ApiError(422, _for_clients(str(error)), code="limit_reached")
         case UnknownName() if error.setting == "model":
             return not_found(str(error), "model_not_found")
-        case BadIndex():  # the message would name the folder of the server
-            is_busy = isinstance(error, IndexBusy)
-            why = "another process writes it: try again" if is_busy else "tell the operator of the server"
-            return ApiError(
-                503,
-                f"the index can't be read or written; {why}.{more}",
-                type="server_error",
-                code="index_busy" if is_busy else "index_failed",
-                headers={"Retry-After": "1"} if is_busy else None,
-            )
+        case IndexBusy():  # the message would name the folder of the server
+            message = f"the index can't be written; another process writes it: try again.{more}"
+            return server_error(503, message, "index_busy", retry_seconds=1)
+        case BadIndex():
+            message = f"the index can't be read or written; tell the operator of the server.{more}"
+            return server_error(503, message, "index_failed")
         case InputError():
             setting = error.setting.removeprefix("parameters.")
             return bad_request(_for_clients(str(error)), f"askance.{setting}" if setting else None)
         case MachineFailure() | MemoryError():
-            return ApiError(503, f"the server is out of memory or disk space.{more}", type="server_error")
+            return server_error(503, f"the server is out of memory or disk space.{more}")
         case TimeoutError():
-            return ApiError(504, f"the time for one question is up.{more}", type="server_error")
+            return server_error(504, f"the time for one question is up.{more}")
         case AskanceError():
-            message = f"the question failed ({type(error).__name__}).{more}"
-            return ApiError(500, message, type="server_error")
-    return ApiError(500, f"an unexpected error occurred.{more}", type="server_error")
+            return server_error(500, f"the question failed ({type(error).__name__}).{more}")
+    return server_error(500, f"an unexpected error occurred.{more}")
 
 
 def _for_clients(message: str) -> str:

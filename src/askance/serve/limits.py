@@ -9,6 +9,10 @@ from dataclasses import dataclass
 
 from askance.serve.errors import ApiError
 
+QUESTION_CHARACTERS = 20_000
+"""The length of a question with the conversation before it, and of the query of a search."""
+PASSAGES = 100
+"""The number of passages that one search may return."""
 _WEIGHT = 0.2
 """The weight of the latest question in the running mean of seconds."""
 
@@ -25,8 +29,6 @@ class Limits:
         head_seconds: The time within which the headers of a request have to arrive on a new connection.
         body_seconds: The time within which a request's body has to arrive.
         send_seconds: The time that a client may take to read one event of a stream.
-        question_characters: The length of a question.
-        passages: The number of passages that one search may return.
         traces, trace_events: The number of traces kept, and the number of events in all of them together.
         connections: The number of open connections. Further ones are refused with 503.
     """
@@ -38,8 +40,6 @@ class Limits:
     head_seconds: float = 30.0
     body_seconds: float = 30.0
     send_seconds: float = 30.0
-    question_characters: int = 20_000
-    passages: int = 100
     traces: int = 256
     trace_events: int = 200_000
     connections: int = 1_000

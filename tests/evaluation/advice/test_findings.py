@@ -18,8 +18,8 @@ def run(scores, **fields):
     return run_of([record(number, {"f1": score}, **fields) for number, score in enumerate(scores, start=1)])
 
 
-def trial(dropped=(), **runs):
-    return CandidateTrial(runs, {}, frozenset(dropped), False)
+def trial(**runs):
+    return CandidateTrial(runs, {}, False)
 
 
 def half_right(num=NUM):
@@ -59,10 +59,8 @@ def test_other_candidates_raise_the_bar():
     assert advise(trial(single=run(scores), dragin=run(better), **others)).advised == "single"
 
 
-def test_a_candidate_that_was_dropped_or_asked_too_little_is_not_advised():
-    base, best = run(half_right()), run(NUM * [1.0])
-    assert advise(trial(dropped=["dragin"], single=base, dragin=best)).advised == "single"
-    advice = advise(trial(single=base, dragin=run(7 * [1.0])))
+def test_a_candidate_that_was_asked_too_little_is_not_advised():
+    advice = advise(trial(single=run(half_right()), dragin=run(7 * [1.0])))
     assert (advice.advised, advice.too_few) == ("single", ("dragin",))
 
 

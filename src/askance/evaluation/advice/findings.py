@@ -1,9 +1,8 @@
 """The findings of a trial: the gain of each candidate over the base, and whether abstaining pays.
 
 A candidate is advised only if the 95 % interval of its gain is above 0 and its p-value, corrected for all
-candidates by Holm's method, is below 0.05. A candidate that was dropped during the trial, or has too few
-finished questions, counts in the correction with the p-value 1. Dropping candidates therefore does not make
-the others look better.
+candidates by Holm's method, is below 0.05. A candidate with too few finished questions counts in the
+correction with the p-value 1.
 """
 
 import json
@@ -14,13 +13,7 @@ from typing import Any
 
 from askance.confidence import default_calibration
 from askance.core.errors import InputError
-from askance.evaluation.advice.trial import (
-    BASE,
-    LEAST_QUESTIONS,
-    METRIC,
-    CandidateTrial,
-    answerable_scores,
-)
+from askance.evaluation.advice.trial import BASE, LEAST_QUESTIONS, METRIC, CandidateTrial, answerable_scores
 from askance.evaluation.report.tables import ResultTable
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import (
@@ -155,8 +148,7 @@ def advise(trial: CandidateTrial) -> Advice:
     shared = {name: base.keys() & answerable_scores(run).keys() for name, run in runs.items()}
     enough = {name: run for name, run in runs.items() if len(shared[name]) >= LEAST_QUESTIONS}
     others = [name for name in runs if name != BASE]
-    tested = enough.keys() - trial.dropped
-    ps = [permutation_test(_gains(runs[name], base)).p if name in tested else 1.0 for name in others]
+    ps = [permutation_test(_gains(runs[name], base)).p if name in enough else 1.0 for name in others]
     p_holm = dict(zip(others, holm_adjusted(ps), strict=True))
     findings = [_finding(name, run, base, p_holm.get(name, 1.0)) for name, run in enough.items()]
     better = [each for each in findings if each.gain is not None and each.is_better]

@@ -1,9 +1,6 @@
 """The trial of candidates: recorded runs over a growing number of questions, until the time is over.
 
-In every round, all remaining candidates are asked the same questions, twice as many as in the round before.
-If the next rounds of all of them would take more time than is left, the half with the best scores remains
-(successive halving; Jamieson and Talwalkar 2016, "Non-stochastic Best Arm Identification and Hyperparameter
-Optimization", arXiv 1502.07943). The base always remains.
+In every round, all candidates are asked the same questions, twice as many as in the round before.
 """
 
 import asyncio
@@ -14,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from askance.ask import check_needs
@@ -47,13 +43,11 @@ class CandidateTrial:
     Attributes:
         runs: The run of each candidate that has a finished question, by the name of the candidate.
         left_out: The reason for each candidate that could not be tried, or that an error stopped, by name.
-        dropped: The names of the candidates that were dropped in order to save time.
         is_timed_out: Whether the time ended before all questions were asked.
     """
 
     runs: Mapping[str, RecordedRun]
     left_out: Mapping[str, str]
-    dropped: frozenset[str]
     is_timed_out: bool
 
 
@@ -120,7 +114,7 @@ async def try_candidates(
         RunFolderError: A run in `folder` was started with other settings or questions.
     """
     ends = time.monotonic() + seconds
-    left_out, dropped, names = dict[str, str](), set[str](), [*candidates]
+    left_out, names = dict[str, str](), [*candidates]
     num_all, of_model = len(candidates[BASE].questions), folder / DATASET / MODEL
     num_asked, is_timed_out = min(FIRST_ROUND, num_all), False
     while True:
@@ -145,11 +139,8 @@ async def try_candidates(
         names = [name for name in names if name not in errors]
         if num_asked >= num_all:
             break
-        runs = {name: read_run(of_model / name) for name in names}
-        kept = _promising(runs, candidates[BASE], num_all - num_asked, ends - time.monotonic())
-        dropped |= set(names) - set(kept)
-        names, num_asked = kept, min(2 * num_asked, num_all)
-    return CandidateTrial(_runs_in(of_model, candidates), left_out, frozenset(dropped), is_timed_out)
+        num_asked = min(2 * num_asked, num_all)
+    return CandidateTrial(_runs_in(of_model, candidates), left_out, is_timed_out)
 
 
 def _first(ready: ReadyExperiment, num_questions: int, folder: Path) -> ReadyExperiment:
@@ -157,21 +148,6 @@ def _first(ready: ReadyExperiment, num_questions: int, folder: Path) -> ReadyExp
     if (folder / SETTINGS).exists():
         num_questions = max(num_questions, read_run(folder).settings.num_questions)
     return replace(ready, questions=dict(islice(ready.questions.items(), num_questions)))
-
-
-def _promising(
-    runs: Mapping[str, RecordedRun], base: ReadyExperiment, num_left: int, seconds: float
-) -> list[str]:
-    """Return the candidates that remain, in their order."""
-    of_question = {
-        name: fmean(record.usage.seconds for record in run.records) / base.experiment.questions_in_flight
-        for name, run in runs.items()
-    }
-    if sum(of_question.values()) * num_left <= seconds:
-        return [*runs]
-    best = sorted(runs, key=lambda name: -fmean(answerable_scores(runs[name]).values()))
-    kept = {BASE, *best[: (len(best) + 1) // 2]}
-    return [name for name in runs if name in kept]
 
 
 def answerable_scores(run: RecordedRun) -> dict[str, float]:

@@ -33,14 +33,7 @@ class HfModel(LocalModel):
         memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
     """
 
-    def __init__(
-        self,
-        module: Any,
-        tokenizer: Any,
-        *,
-        name: str,
-        memory_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, module: Any, tokenizer: Any, *, name: str, memory_bytes: int | None = None) -> None:
         self._backend = backend = TorchBackend(module, name)
         backend.budget_tokens = (memory_bytes or _free_bytes(backend.device)) // backend.bytes_per_token
         engine: LLMEngine[Any] = LLMEngine(backend)

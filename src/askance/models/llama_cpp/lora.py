@@ -194,11 +194,9 @@ def tensor_names(base: GgufFile) -> gguf.TensorNameMap | None:
     """Return the map from transformers' names to llama.cpp's, or None for an unknown architecture."""
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     architecture = architectures.get(base.architecture)
-    return (
-        None
-        if architecture is None
-        else gguf.get_tensor_name_map(architecture, int(base.entry("block_count")))
-    )
+    if architecture is None:
+        return None
+    return gguf.get_tensor_name_map(architecture, int(base.entry("block_count")))
 
 
 def reordered_heads(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:

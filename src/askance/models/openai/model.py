@@ -9,21 +9,22 @@ from typing import Any
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
-from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
+from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, TokenIds
 from askance.inference.decoding import check_sampling
 from askance.inference.stopping import StopTracker
-from askance.models.openai import requests, tokenization
+from askance.models.openai import requests
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, read_event
 from askance.models.openai.options import ENABLING_OPTIONS, ServerOptions
 from askance.models.openai.streaming import StreamReader
+from askance.models.openai.tokenization import TextTokens
 
 _WINDOW_REMEDY = "Use fewer passages (--set passages=N), or start the server with a larger window"
 _MAX_CACHED_COUNTS = 1024
 """The number of prompts whose token counts are cached."""
 
 
-class OpenaiModel:
+class OpenaiModel(TextTokens):
     """A model on a server. Create one with `load_openai`, which also retries while the server is busy.
 
     Texts are streamed, so a request ends as soon as a method cuts the text. Servers report tokens as strings,
@@ -99,15 +100,6 @@ class OpenaiModel:
             f"the attention of model {self.name!r} can't be read: use a small local model in the role attend "
             "(--model attend=bundled)."
         )
-
-    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return tokenization.tokenize(text)
-
-    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        return tokenization.decode(ids)
-
-    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        return tokenization.pieces(ids)
 
     async def count(self, prompt: Prompt) -> int:
         """Return the number of tokens of a prompt, or an upper bound if the server can't count them.

@@ -42,9 +42,17 @@ def decode(ids: Sequence[int]) -> str:
     return b"".join(map(token_bytes, ids)).decode(errors="replace")
 
 
-def pieces(ids: Sequence[int]) -> tuple[str, ...]:
-    """Return the text of each id."""
-    return tuple(decode((id,)) for id in ids)
+class TextTokens:
+    """The part of `Model` for models whose tokens are unknown: ids stand for token-sized pieces of text."""
+
+    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
+        return tokenize(text)
+
+    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
+        return decode(ids)
+
+    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+        return tuple(decode((id,)) for id in ids)
 
 
 def neutralize_control(parts: Sequence[Part]) -> str:

@@ -15,7 +15,6 @@ it is read is read again.
 import os
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,23 +132,6 @@ def spelled(path: Path) -> Path:
     """Return the path in the Unicode form in which it exists, or the path itself if it does not exist."""
     forms = (Path(unicodedata.normalize(form, str(path))) for form in ("NFC", "NFD"))
     return path if path.exists() else next((form for form in forms if form.exists()), path)
-
-
-def file_states(paths: Sequence[Path], leave_out: Path | None = None) -> dict[str, tuple[int, int, int]]:
-    """Return the time of the last change, the size and the inode of each file that would be read.
-
-    Raises:
-        FileNotFoundError: One of `paths` does not exist. The message is its name.
-    """
-    states = {}
-    for given in map(spelled, paths):
-        if not given.exists():
-            raise FileNotFoundError(_printable(given))
-        for path, _ in _walk(given, "", leave_out):
-            if path == given or not path.name.startswith("."):
-                with suppress(OSError):  # it was removed in the meantime
-                    states[str(path)] = _state(path)
-    return states
 
 
 def absolute_path(path: Path) -> str:

@@ -1,24 +1,21 @@
 """The fields of an index as columns in memory, which filters are evaluated on.
 
-A column is loaded when a filter first names its field. The distinct values of a field are sorted, by type and
-then by value, and each document has the rank of its value. A comparison therefore selects one range of ranks
-for each of its values, and the exact values decide, however large their numbers are.
+A column is loaded when a filter first names its field. A comparison is evaluated once for each distinct value
+of the field, and each document has the index of its value.
 """
 
 import sqlite3
 import threading
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import RetrieverFailure
-from askance.core.filters import FieldComparison, FieldValue, Filter, Operator, comparisons, fold, kind_of
+from askance.core.filters import FieldComparison, FieldValue, Filter, comparisons, fold
 from askance.retrieval.index.document_table import DocumentTable
 
 _SELECTIONS_KEPT = 64
@@ -51,36 +48,18 @@ class _Column:
     """The values of one field.
 
     Attributes:
-        keys: The distinct values, sorted, each with its type before it.
-        ids: The value id of each key.
-        ranks: The index in `keys` of each document's value, by document number; -1 without a value.
+        values: The distinct values.
+        ids: The value id of each of them.
+        ranks: The index in `values` of each document's value, by document number; -1 without a value.
     """
 
-    keys: list[tuple[Any, ...]]
+    values: list[FieldValue]
     ids: NDArray[np.int32]
     ranks: NDArray[np.int32]
 
     def chosen(self, comparison: FieldComparison) -> Mask:
-        """Return for which keys a comparison is true. The last element stands for no value and is false."""
-        chosen = np.zeros(len(self.keys) + 1, dtype=bool)
-        for value in comparison.values:
-            first, after = self._span(comparison.operator, value)
-            chosen[first:after] = True
-        return chosen
-
-    def _span(self, operator: Operator, value: FieldValue) -> tuple[int, int]:
-        kind = kind_of(value)
-        left, right = bisect_left(self.keys, (kind, value)), bisect_right(self.keys, (kind, value))
-        match operator:
-            case "<":
-                return bisect_left(self.keys, (kind,)), left
-            case "<=":
-                return bisect_left(self.keys, (kind,)), right
-            case ">":
-                return right, bisect_left(self.keys, (f"{kind}\0",))
-            case ">=":
-                return left, bisect_left(self.keys, (f"{kind}\0",))
-        return left, right
+        """Return for which values a comparison is true. The last element stands for no value: false."""
+        return np.array([*map(comparison.predicate(), self.values), False])
 
 
 class FieldColumns:
@@ -153,9 +132,8 @@ class FieldColumns:
 
     def _column(self, name: str) -> _Column:
         if name not in self._columns:
-            values = [((kind_of(value), value), id) for id, value in self._documents.values_of(name)]
-            values.sort()
-            ids = np.array([id for _, id in values], dtype=np.int32)
+            values = self._documents.values_of(name)
+            ids = np.array([id for id, _ in values], dtype=np.int32)
             numbers, _, num_fields = self._sizes
             owners, all_ids = np.repeat(numbers, num_fields), self._documents.all_value_ids()
             rank_of = np.full(int(max(all_ids.max(initial=0), ids.max(initial=0))) + 1, -1, dtype=np.int32)
@@ -163,5 +141,5 @@ class FieldColumns:
             all_ranks = rank_of[all_ids]
             ranks = np.full(self._length, -1, dtype=np.int32)
             ranks[owners[all_ranks >= 0]] = all_ranks[all_ranks >= 0]
-            self._columns[name] = _Column([key for key, _ in values], ids, ranks)
+            self._columns[name] = _Column([value for _, value in values], ids, ranks)
         return self._columns[name]

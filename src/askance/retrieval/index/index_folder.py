@@ -108,23 +108,18 @@ class IndexReader:
         return await asyncio.to_thread(self.columns.select, where) if kept is None else kept
 
 
-def open_index_reader(
-    folder: Path, *, analysis: Analysis | None = None, encoder: Encoder | None = None
-) -> IndexReader:
+def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexReader:
     """Open the index in `folder`.
 
     Args:
-        analysis: The text analysis that the index must have been built with; None accepts any.
         encoder: The encoder that must have made the vectors. With an encoder, the vectors are opened as well.
 
     Raises:
-        BadIndex: The index is missing, empty, damaged, newer than this version, built with another analysis,
-            or without vectors of the encoder.
+        BadIndex: The index is missing, empty, damaged or newer than this version, or has no vectors of the
+            encoder.
     """
     for _ in range(_NUM_TRIES):
         manifest = read_manifest(folder)
-        if analysis not in (None, manifest.analysis):
-            raise mismatch_error(folder, manifest.analysis, analysis)
         if manifest.passages == 0:
             raise BadIndex(f"the index {folder} is empty: add documents to it with `askance index`.")
         made_by = None if encoder is None else encoder_record(folder, manifest)

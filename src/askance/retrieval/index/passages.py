@@ -94,17 +94,19 @@ def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, M
     words = [match.span() for match in PIECE.finditer(text)]
     if not words:
         return
-    if document.is_row:
-        mark = document.marks[0] if document.marks else Mark(0)
-        if 2 * len(words) <= 3 * chunking.words:
-            yield 0, len(text), mark
-            return
-        for first, after in _fixed(0, len(words), chunking):
-            yield words[first][0], words[after - 1][1], mark
+    row_mark = document.marks[0] if document.marks else Mark(0)
+    if document.is_row and 2 * len(words) <= 3 * chunking.words:
+        yield 0, len(text), row_mark
         return
-    for first, after, mark in _sections(words, document.marks):
-        for begin, end in _sentences(text, words, first, after, chunking):
-            yield words[begin][0], words[end - 1][1], mark
+    sections = [(0, len(words), row_mark)] if document.is_row else _sections(words, document.marks)
+    for first, after, mark in sections:
+        while after - first >= chunking.words + MIN_LAST_WORDS:
+            end = first + chunking.words
+            if not document.is_row:
+                end = _last_end(text, words, first + chunking.words // 2, end)
+            yield words[first][0], words[end - 1][1], mark
+            first = end - chunking.overlap
+        yield words[first][0], words[after - 1][1], mark
 
 
 def _sections(words: Sequence[_Span], marks: Sequence[Mark]) -> Iterator[tuple[int, int, Mark]]:
@@ -128,28 +130,6 @@ def _sections(words: Sequence[_Span], marks: Sequence[Mark]) -> Iterator[tuple[i
     afters = [*(first for first, _ in sections[1:]), len(words)]
     for (first, mark), after in zip(sections, afters, strict=True):
         yield first, after, mark
-
-
-def _fixed(first: int, after: int, chunking: Chunking) -> Iterator[_Span]:
-    """Yield the first word and the word after the last of passages with a fixed number of words."""
-    while True:
-        end = first + chunking.words
-        if after - end < MIN_LAST_WORDS:
-            yield first, after
-            return
-        yield first, end
-        first = end - chunking.overlap
-
-
-def _sentences(
-    text: str, words: Sequence[_Span], first: int, after: int, chunking: Chunking
-) -> Iterator[_Span]:
-    """Yield the first word and the word after the last of passages that end with sentences if possible."""
-    while after - first >= chunking.words + MIN_LAST_WORDS:
-        end = _last_end(text, words, first + chunking.words // 2, first + chunking.words)
-        yield first, end
-        first = end - chunking.overlap
-    yield first, after
 
 
 def _last_end(text: str, words: Sequence[_Span], first: int, last: int) -> int:

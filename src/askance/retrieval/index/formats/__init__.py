@@ -16,7 +16,7 @@ from askance.retrieval.index.formats.content import (
     UnreadPart,
     check_size,
 )
-from askance.retrieval.index.formats.encodings import GZIPPED, open_bytes
+from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
 from askance.retrieval.index.formats.html import read_epub, read_html
 from askance.retrieval.index.formats.mail import read_mail
 from askance.retrieval.index.formats.office import read_docx, read_pptx
@@ -72,7 +72,6 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
 }
 _STREAMED = (".jsonl", ".ndjson", ".csv", ".tsv")
 """Formats that are unpacked row by row."""
-_BLOCK_BYTES = 1 << 20
 
 
 def extension(path: Path) -> str:
@@ -104,16 +103,9 @@ def read_file(path: Path) -> Rows:
 
 def _unpack(path: Path, to: Path) -> None:
     check_size(path.stat().st_size)
-    try:
-        with open_bytes(path) as packed, to.open("wb") as file:
-            num_bytes = 0
-            while block := packed.read(_BLOCK_BYTES):
-                num_bytes += len(block)
-                check_size(num_bytes)
-                file.write(block)
-    except UnreadableFile:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise UnreadableFile(f"a damaged .gz file ({error})") from error
+    num_bytes = 0
+    with to.open("wb") as file:
+        for block in blocks_of(path):
+            num_bytes += len(block)
+            check_size(num_bytes)
+            file.write(block)

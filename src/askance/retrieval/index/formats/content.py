@@ -81,6 +81,16 @@ def check_size(num_bytes: int, limit: int = MAX_FILE_BYTES) -> None:
         raise UnreadableFile(f"too large ({num_bytes / 1e6:,.0f} MB; up to {limit / 1e6:,.0f} MB are read)")
 
 
+def check_length(num_characters: int) -> None:
+    """Refuse text that is too long for one document.
+
+    Raises:
+        UnreadableFile: There are more than 50,000,000 characters.
+    """
+    if num_characters > MAX_TEXT_CHARACTERS:
+        raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+
+
 def given_title(title: str | None) -> str:
     """Return a title from metadata on one line, or an empty string if a program made it up."""
     line = " ".join((title or "").split())
@@ -112,6 +122,13 @@ class TextBuilder:
             self.first_heading = self.first_heading or line
             self.section(line)
             self.paragraph(line)
+
+    def block(self, text: str, *, is_heading: bool) -> None:
+        """Append a heading or a paragraph."""
+        if is_heading:
+            self.heading(text)
+        else:
+            self.paragraph(text)
 
     def paragraph(self, text: str) -> None:
         """Append a paragraph, after a blank line. A blank paragraph is ignored."""
@@ -151,8 +168,7 @@ class TextBuilder:
         gap = "\n\n" if "\n\n" in (gap, self._gap) else gap
         pieces = [gap, text] if self._blocks else [text]
         self._length += sum(map(len, pieces))
-        if self._length > MAX_TEXT_CHARACTERS:
-            raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+        check_length(self._length)
         self._blocks += pieces
         self._gap = ""
         return True

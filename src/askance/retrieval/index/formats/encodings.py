@@ -62,7 +62,7 @@ def checked_encoding(path: Path) -> str:
     """
     packed_bytes, num_bytes, line_bytes = path.stat().st_size, 0, 0
     encoding, decoder, sample = "", codecs.getincrementaldecoder("utf-8")(), bytearray()
-    for block in _blocks(path):
+    for block in blocks_of(path):
         if num_bytes == 0:
             encoding = next((name for mark, name in _MARKS.items() if block.startswith(mark)), "")
         if encoding in ("", "utf-8-sig") and b"\0" in block:
@@ -106,16 +106,20 @@ def decoded(content: bytes, declared: str = "") -> str:
     return content.decode(_recognised(sample), "replace")
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file, which is unpacked on the way if its name ends in .gz.
+
+    Raises:
+        UnreadableFile: The file is a damaged .gz file.
+        OSError: The file can't be read.
+    """
     try:
         with open_bytes(path) as file:
             while block := file.read(_BLOCK_BYTES):
                 yield block
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise UnreadableFile(f"a damaged .gz file ({error})") from error
-    except OSError:
-        raise
-    except Exception as error:  # zlib.error
+    except Exception as error:  # EOFError, zlib.error, or BadGzipFile, which has no number
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise UnreadableFile(f"a damaged .gz file ({error})") from error
 
 

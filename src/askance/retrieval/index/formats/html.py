@@ -106,29 +106,22 @@ def read_epub(path: Path) -> Rows:
     """
     with open_package(path) as package:
         encryption = package.events("META-INF/encryption.xml")
-        algorithms = [
-            event.attributes["Algorithm"] for event in encryption if "Algorithm" in event.attributes
-        ]
+        algorithms = filter(None, (event.attributes.get("Algorithm") for event in encryption))
         if any(_FONT_ENCRYPTION not in algorithm and "adobe" not in algorithm for algorithm in algorithms):
             raise UnreadableFile("a book with copy protection")
-        paths = [event.attributes["full-path"] for event in package.events(_EPUB) if event.name == "rootfile"
-                 and "full-path" in event.attributes]  # fmt: skip
+        paths = [
+            given["full-path"] for given in package.attributes(_EPUB, "rootfile") if "full-path" in given
+        ]
         if not paths:
             raise UnreadableFile("damaged: it does not name its content")
-        members, spine, chapters = dict[str, str](), list[str](), dict[str, str]()
-        folder = dirname(paths[0])
-        for event in package.events(paths[0]):
-            if event.kind == "start" and event.name == "item":
-                member = members[event.attributes.get("id", "")] = event.attributes.get("href", "")
-                if (
-                    event.attributes.get("media-type") == _CONTENTS
-                    or "nav" in event.attributes.get("properties", "").split()
-                ):
-                    chapters |= _chapter_names(package, joined(folder, member))
-            elif event.kind == "start" and event.name == "itemref":
-                spine.append(event.attributes.get("idref", ""))
+        members, chapters, folder = dict[str, str](), dict[str, str](), dirname(paths[0])
+        for given in package.attributes(paths[0], "item"):
+            member = members[given.get("id", "")] = given.get("href", "")
+            if given.get("media-type") == _CONTENTS or "nav" in given.get("properties", "").split():
+                chapters |= _chapter_names(package, joined(folder, member))
+        spine = [members.get(given.get("idref", "")) for given in package.attributes(paths[0], "itemref")]
         text = TextBuilder()
-        for member in filter(None, map(members.get, spine)):
+        for member in filter(None, spine):
             if (name := joined(folder, member)) in package:
                 if name in chapters:
                     text.section(chapters[name])
@@ -224,12 +217,8 @@ class _Visible(HTMLParser):
 
     def end_block(self) -> None:
         """Append the block so far to the text."""
-        block = "".join(self._pieces)
-        self._pieces = []
-        if self._is_heading:
-            self.text.heading(block)
-        else:
-            self.text.paragraph("\n".join(line.strip(" \t") for line in block.split("\n")))
+        lines, self._pieces = "".join(self._pieces).split("\n"), []
+        self.text.block("\n".join(line.strip(" \t") for line in lines), is_heading=self._is_heading)
 
     def _block_starts(self) -> None:
         if self._num_tables:

@@ -47,12 +47,9 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
     try:
         with path.open("rb") as file:
             message = BytesParser(policy=_POLICY).parse(file)
-    except RecursionError as error:
-        raise UnreadableFile("its parts are nested too deep") from error
-    if not message.keys():
-        raise UnreadableFile("no mail: it has no headers")
-    reader = _Reader(read_file)
-    try:
+        if not message.keys():
+            raise UnreadableFile("no mail: it has no headers")
+        reader = _Reader(read_file)
         reader.add(message, 1)
     except RecursionError as error:
         raise UnreadableFile("its parts are nested too deep") from error

@@ -23,11 +23,8 @@ def read_docx(path: Path) -> Rows:
         headings, titles = _heading_styles(package, package.part("styles", "word/styles.xml", main))
         title = ""
         for style, paragraph in _blocks(package.events(main), text):
-            if style in headings:
-                text.heading(paragraph)
-            else:
-                title = title or (paragraph if style in titles else "")
-                text.paragraph(paragraph)
+            title = title or (paragraph if style in titles else "")
+            text.block(paragraph, is_heading=style in headings)
         for kind in ("footnotes", "endnotes"):
             notes = package.part(kind, f"word/{kind}.xml", main)
             for _, paragraph in _blocks(package.events(notes), text):
@@ -45,18 +42,11 @@ def read_pptx(path: Path) -> Rows:
     with open_package(path) as package:
         main = package.main_part("ppt/presentation.xml")
         text, relations = TextBuilder(), package.relations(main)
-        slides = [
-            relations.get(event.attributes.get("id", ""), "")
-            for event in package.events(main)
-            if event.kind == "start" and event.name == "sldId"
-        ]
+        slides = [relations.get(given.get("id", ""), "") for given in package.attributes(main, "sldId")]
         for number, slide in enumerate(slides, start=1):
             text.section("", page=number)
             for style, paragraph in _blocks(package.events(slide), text):
-                if style == "title":
-                    text.heading(paragraph)
-                else:
-                    text.paragraph(paragraph)
+                text.block(paragraph, is_heading=style == "title")
             for target in package.relations(slide).values():
                 if "/notesSlides/" in target:
                     for style, paragraph in _blocks(package.events(target), text):
@@ -119,9 +109,8 @@ def _blocks(events: Iterator[XmlEvent], text: TextBuilder) -> Iterator[tuple[str
             elif name == "sp":
                 shape = ""
             elif name == "ph":
-                shape = (
-                    "title" if attributes.get("type") in ("title", "ctrTitle") else attributes.get("type", "")
-                )
+                placeholder = attributes.get("type", "")
+                shape = "title" if placeholder == "ctrTitle" else placeholder
             elif name == "pStyle":
                 style = attributes.get("val", "")
             elif name == "outlineLvl" and not style and attributes.get("val", "9") < "9":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import MAX_TEXT_CHARACTERS, Rows, TextBuilder, UnreadableFile
-from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package, whole_number
 from askance.retrieval.index.formats.tables import MAX_COLUMNS, SheetCells, sheets_as_documents
 
 _MAX_SPACES = 100
@@ -50,10 +50,8 @@ def read_odt(path: Path) -> Rows:
                 text.row(texts)
             elif kind == "page":
                 text.section("", page=number)
-            elif kind == "h":
-                text.heading(texts[0])
             else:
-                text.paragraph(texts[0])
+                text.block(texts[0], is_heading=kind == "h")
         yield text.document(*_title_and_author(package))
 
 
@@ -84,7 +82,7 @@ def read_ods(path: Path) -> Rows:
 @contextmanager
 def _opened(path: Path) -> Iterator[Package]:
     with open_package(path) as package:
-        if any(event.name == "encryption-data" for event in package.events("META-INF/manifest.xml")):
+        if package.attributes("META-INF/manifest.xml", "encryption-data"):
             raise UnreadableFile("encrypted; remove its password first")
         if "content.xml" not in package:
             raise UnreadableFile("damaged, or no OpenDocument file: it lacks content.xml")
@@ -189,8 +187,7 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
 
 def _count(attributes: Attributes, name: str, limit: int) -> int:
     """Return how often something is repeated, at most `limit` times."""
-    count = attributes.get(name, "1")
-    return min(limit, int(count)) if count.isdecimal() and len(count) < 10 else 1
+    return min(limit, whole_number(attributes.get(name), 1))
 
 
 def _value(attributes: Attributes) -> str:

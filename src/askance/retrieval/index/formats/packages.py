@@ -103,6 +103,11 @@ class Package:
                 yield from events
                 events.clear()
 
+    def attributes(self, name: str, element: str) -> list[Attributes]:
+        """Return the attributes of each element of this name in an XML member, in order."""
+        events = self.events(name)
+        return [event.attributes for event in events if (event.kind, event.name) == ("start", element)]
+
     def relations(self, name: str) -> dict[str, str]:
         """Return the members that a member of an Office file refers to, by relation id."""
         return {given.get("Id", ""): target for given, target in self._relations(name)}
@@ -149,13 +154,8 @@ class Package:
     def _relations(self, name: str) -> Iterator[tuple[Attributes, str]]:
         """Yield the attributes and the target of each relation to another member."""
         folder, _, file = name.rpartition("/")
-        for event in self.events(f"{folder}/_rels/{file}.rels".lstrip("/")):
-            given = event.attributes
-            if (
-                event.name == "Relationship"
-                and event.kind == "start"
-                and given.get("TargetMode") != "External"
-            ):
+        for given in self.attributes(f"{folder}/_rels/{file}.rels".lstrip("/"), "Relationship"):
+            if given.get("TargetMode") != "External":
                 yield given, joined(folder, given.get("Target", ""))
 
     def _checked(self, name: str) -> zipfile.ZipInfo:
@@ -192,14 +192,19 @@ def open_package(path: Path) -> Iterator[Package]:
         yield Package(archive)
 
 
+def whole_number(written: str | None, default: int) -> int:
+    """Return the number in an attribute, or `default` if there is none, or one of more than nine digits."""
+    digits = written or ""
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 10
+    return int(digits) if is_number else default
+
+
 def joined(folder: str, target: str) -> str:
     """Return the member that a path refers to, given the folder of the file that contains the path."""
     parts: list[str] = []
-    path = (
-        PurePosixPath(target.lstrip("/"))
-        if target.startswith("/")
-        else PurePosixPath(folder, unquote(target))
-    )
+    path = PurePosixPath(folder, unquote(target))
+    if target.startswith("/"):
+        path = PurePosixPath(target.lstrip("/"))
     for part in path.parts:
         if part == "..":
             del parts[-1:]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from askance.retrieval.index.formats.content import (
-    MAX_TEXT_CHARACTERS,
     DocumentRow,
     Mark,
     Rows,
     UnreadableFile,
+    check_length,
     check_size,
     given_title,
 )
@@ -65,8 +65,7 @@ def _pages(document: Any) -> Iterator[str]:
         # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of a line.
         text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
         num_characters += len(text)
-        if num_characters > MAX_TEXT_CHARACTERS:
-            raise UnreadableFile(f"a PDF of more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+        check_length(num_characters)
         yield text.encode("utf-8", "replace").decode()
 
 

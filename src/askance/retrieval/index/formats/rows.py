@@ -11,11 +11,11 @@ from askance.core.errors import DocumentError
 from askance.core.records import Convert, Field, converted, lines, opened, table_rows
 from askance.core.records import Rows as RecordRows
 from askance.retrieval.index.formats.content import (
-    MAX_TEXT_CHARACTERS,
     DocumentRow,
     Rows,
     TextBuilder,
     UnreadableFile,
+    check_length,
     check_size,
     given_title,
 )
@@ -164,8 +164,7 @@ def _text_of(value: Any) -> str:
         for line in _leaves(value, ""):
             found.append(line)
             num_characters += len(line) + 1
-            if num_characters > MAX_TEXT_CHARACTERS:
-                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+            check_length(num_characters)
     except RecursionError as error:
         raise UnreadableFile(f"JSON that can't be read ({error})") from error
     return "\n".join(found)

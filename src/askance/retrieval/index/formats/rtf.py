@@ -1,6 +1,7 @@
 """The reader of Rich Text Format."""
 
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, check_size
@@ -46,40 +47,47 @@ def read_rtf(path: Path) -> Rows:
     yield reader.text.document(title, author)
 
 
-class _Reader:
-    """The state of reading: the text, and what holds in each open group.
+@dataclass(slots=True)
+class _Group:
+    """What holds in a group until its end.
 
-    A group is (destination, font, number of characters that stand for a Unicode character, style of the
-    paragraph, whether it is a heading, whether it is in a table).
+    Attributes:
+        destination: The control word that says what the text of the group is; empty for text of the document.
+        num_alternatives: The number of characters that stand for a Unicode character after it.
+        style: The style of the paragraph.
     """
+
+    destination: bytes = b""
+    font: int = 0
+    num_alternatives: int = 1
+    style: int = 0
+    is_heading: bool = False
+    is_table: bool = False
+
+
+class _Reader:
+    """The state of reading: the text, the open groups, and the innermost of these."""
 
     def __init__(self) -> None:
         self.text = TextBuilder()
         self.info: dict[bytes, list[str]] = {b"title": [], b"author": []}
-        self._groups: list[tuple[bytes, int, int, int, bool, bool]] = []
-        self._destination, self._font, self._num_alternatives = b"", 0, 1
+        self._group, self._open_groups = _Group(), list[_Group]()
         self._encoding, self._fonts, self._headings = "cp1252", dict[int, str](), set[int]()
-        self._style = 0
         self._bytes, self._pieces, self._cells = bytearray(), list[str](), list[str]()
-        self._to_skip, self._is_heading, self._is_table = 0, False, False
+        self._to_skip = 0
 
     def process(self, token: re.Match[bytes]) -> None:
         """Process one token."""
         word, number, hexadecimal, symbol, brace, text = token.groups()
         if brace:
             self._flush()
+            self._to_skip = 0
         if brace == b"{":
-            if len(self._groups) == MAX_GROUPS:
+            if len(self._open_groups) == MAX_GROUPS:
                 raise UnreadableFile(f"more than {MAX_GROUPS:,} groups are nested")
-            paragraph = self._style, self._is_heading, self._is_table
-            self._groups.append((self._destination, self._font, self._num_alternatives, *paragraph))
-            self._to_skip = 0
+            self._open_groups.append(replace(self._group))
         elif brace:
-            if self._groups:
-                group = self._groups.pop()
-                self._destination, self._font, self._num_alternatives = group[:3]
-                self._style, self._is_heading, self._is_table = group[3:]
-            self._to_skip = 0
+            self._group = self._open_groups.pop() if self._open_groups else self._group
         elif hexadecimal:
             self._add_bytes(bytes([int(hexadecimal, 16)]))
         elif text:
@@ -90,7 +98,7 @@ class _Reader:
             else:
                 self._add(_CHARACTERS[word or symbol])
         elif symbol == b"*":
-            self._destination = self._destination or b"*"
+            self._group.destination = self._group.destination or b"*"
         elif word or symbol in (b"\n", b"\r"):  # a line end after a backslash ends a paragraph
             self._control(word or b"par", int(number) if number else None)
 
@@ -98,44 +106,42 @@ class _Reader:
         """End a paragraph or a row."""
         self._flush()
         paragraph, self._pieces = "".join(self._pieces), []
-        if self._is_heading or self._style in self._headings:
-            self.text.heading(paragraph)
-        else:
-            self.text.paragraph(paragraph)
+        is_heading = self._group.is_heading or self._group.style in self._headings
+        self.text.block(paragraph, is_heading=is_heading)
 
     def _control(self, word: bytes, number: int | None) -> None:
-        value = number or 0
+        value, group = number or 0, self._group
         if word in _LEFT_OUT:
-            self._destination = word
-        elif word == b"footnote" and self._destination == b"*":
-            self._destination = b""
+            group.destination = word
+        elif word == b"footnote" and group.destination == b"*":
+            group.destination = b""
             self._add(" ")
-        elif self._destination == b"info" and self.info.get(word) == []:
-            self._destination = word
+        elif group.destination == b"info" and self.info.get(word) == []:
+            group.destination = word
         elif word == b"f":
             self._flush()
-            self._font = value
+            group.font = value
         elif word == b"fcharset":
-            self._fonts[self._font] = _CHARSETS.get(value, "")
+            self._fonts[group.font] = _CHARSETS.get(value, "")
         elif word == b"ansicpg":
             self._encoding = f"cp{value}"
         elif word == b"mac":
             self._encoding = "mac_roman"
         elif word == b"uc":
-            self._num_alternatives = value
+            group.num_alternatives = value
         elif word == b"u":
             self._add(chr(value % 0x10000))
-            self._to_skip = self._num_alternatives
-        elif word == b"s" and self._destination in (b"", b"stylesheet"):
-            self._style = value
-        elif self._destination:
+            self._to_skip = group.num_alternatives
+        elif word == b"s" and group.destination in (b"", b"stylesheet"):
+            group.style = value
+        elif group.destination:
             return
         elif word == b"pard":
-            self._style, self._is_heading, self._is_table = 0, False, False
+            group.style, group.is_heading, group.is_table = 0, False, False
         elif word == b"outlinelevel":
-            self._is_heading = value < 9
+            group.is_heading = value < 9
         elif word == b"intbl":
-            self._is_table = True
+            group.is_table = True
         elif word in (b"cell", b"nestcell"):
             self._flush()
             self._cells.append("".join(self._pieces))
@@ -144,7 +150,7 @@ class _Reader:
             self.text.row(self._cells)
             self._cells = []
         elif word in (b"par", b"sect", b"page"):
-            if self._is_table:
+            if group.is_table:
                 self._add(" ")
             else:
                 self.end_paragraph()
@@ -156,10 +162,7 @@ class _Reader:
 
     def _add(self, text: str) -> None:
         self._flush()
-        if not self._destination:
-            self._pieces.append(text)
-        elif self._destination in self.info:
-            self.info[self._destination].append(text)
+        self._add_text(text)
 
     def _flush(self) -> None:
         """Decode the bytes so far with the encoding of their font."""
@@ -167,12 +170,16 @@ class _Reader:
             return
         content, self._bytes = bytes(self._bytes), bytearray()
         try:
-            text = content.decode(self._fonts.get(self._font) or self._encoding, "replace")
+            text = content.decode(self._fonts.get(self._group.font) or self._encoding, "replace")
         except LookupError:
             text = content.decode("cp1252", "replace")
-        if not self._destination:
+        self._add_text(text)
+
+    def _add_text(self, text: str) -> None:
+        destination = self._group.destination
+        if not destination:
             self._pieces.append(text)
-        elif self._destination in self.info:
-            self.info[self._destination].append(text)
-        elif self._destination == b"stylesheet" and text.lower().startswith("heading "):
-            self._headings.add(self._style)
+        elif destination in self.info:
+            self.info[destination].append(text)
+        elif destination == b"stylesheet" and text.lower().startswith("heading "):
+            self._headings.add(self._group.style)

@@ -18,11 +18,12 @@ from askance.retrieval.index.formats.content import (
     TextBuilder,
     UnreadableFile,
     UnreadPart,
+    check_length,
     given_title,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
 from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, author_field, cell_fields
-from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package, whole_number
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
@@ -113,10 +114,10 @@ def read_xlsx(path: Path) -> Rows:
     """
     with open_package(path) as package:
         main = package.main_part("xl/workbook.xml")
-        relations, workbook = package.relations(main), list(package.events(main))
-        sheets = [each.attributes for each in workbook if each.kind == "start" and each.name == "sheet"]
+        relations, sheets = package.relations(main), package.attributes(main, "sheet")
         title, author = package.title_and_author()
-        is_1904 = any(each.attributes.get("date1904") in ("1", "true") for each in workbook)
+        settings = package.attributes(main, "workbookPr")
+        is_1904 = any(given.get("date1904") in ("1", "true") for given in settings)
         strings = _shared_strings(package, package.part("sharedStrings", "xl/sharedStrings.xml", main))
         styles = _date_styles(package, package.part("styles", "xl/styles.xml", main))
         values = _Values(strings, styles, is_1904)
@@ -259,12 +260,12 @@ class _Values:
             elif name == "f":
                 has_formula = True
             elif name == "row" and is_start:
-                number = _whole_number(given.get("r"), number + 1)
+                number = whole_number(given.get("r"), number + 1)
             elif name == "row":
                 yield number, cells.end_row()
             elif name == "c" and is_start:
                 column, kind = _column(given.get("r", ""), cells.num_columns), given.get("t", "n")
-                style, value, has_formula = _whole_number(given.get("s"), 0), "", False
+                style, value, has_formula = whole_number(given.get("s"), 0), "", False
             elif name == "c":
                 self.num_missing[sheet] += has_formula and not value and kind != "str"
                 cells.add("", max(0, column - cells.num_columns))
@@ -274,7 +275,7 @@ class _Values:
 
     def _shown(self, value: str, kind: str, style: int) -> str:
         if kind == "s":
-            index = _whole_number(value, -1)
+            index = whole_number(value, -1)
             return self._strings[index] if 0 <= index < len(self._strings) else ""
         if kind == "b":
             return "TRUE" if value == "1" else "FALSE"
@@ -303,8 +304,7 @@ def _shared_strings(package: Package, member: str) -> list[str]:
             strings.append("".join(pieces))
             pieces = []
             num_characters += len(strings[-1])
-            if num_characters > MAX_TEXT_CHARACTERS:
-                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+            check_length(num_characters)
     return strings
 
 
@@ -317,9 +317,9 @@ def _date_styles(package: Package, member: str) -> set[int]:
             is_cell_style = event.kind == "start"
         elif event.kind == "start" and event.name == "numFmt":
             if re.search("[ymdhs]", _QUOTED.sub("", given.get("formatCode", "")), re.IGNORECASE):
-                formats.add(_whole_number(given.get("numFmtId"), 0))
+                formats.add(whole_number(given.get("numFmtId"), 0))
         elif event.kind == "start" and event.name == "xf" and is_cell_style:
-            styles.append(_whole_number(given.get("numFmtId"), 0))
+            styles.append(whole_number(given.get("numFmtId"), 0))
     return {number for number, format in enumerate(styles) if format in formats}
 
 
@@ -332,11 +332,3 @@ def _column(reference: str, default: int) -> int:
     for letter in match[1]:
         number = 26 * number + ord(letter) - ord("A") + 1
     return min(number, MAX_COLUMNS) - 1
-
-
-def _whole_number(written: str | None, default: int) -> int:
-    return (
-        int(written)
-        if written and written.isascii() and written.isdecimal() and len(written) < 10
-        else default
-    )
