@@ -14,7 +14,7 @@ from askance.text.answers import short_answer
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "walk.py"
 LENGTH = re.compile(r"(\d+) calls of (\d+) functions in (\d+) files; (\d+) functions hand on to another file")
-MOST_FUNCTIONS, MOST_FILES, MOST_TURNS = 325, 38, 88
+MOST_FUNCTIONS, MOST_FILES, MOST_TURNS = 315, 38, 82
 """A few more than are counted: on another processor the model writes another text, whose way is another."""
 
 

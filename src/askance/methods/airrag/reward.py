@@ -55,7 +55,7 @@ class PathRewardModel:
     @property
     def uses_features(self) -> bool:
         """Return whether the model judges numbers about a path."""
-        return isinstance(self.prompts.model, ScoresFeatures)
+        return "features" in self.prompts.model.capabilities
 
     def reward(self, state: PathState, support: AnswerSupport | None = None) -> float:
         """Return the reward of a path, or 0 if there was no budget to judge the path.
@@ -64,7 +64,7 @@ class PathRewardModel:
             support: How far the answers that were found agree with the path's answer; None if it has none.
         """
         parts = range(1, len(state.steps))
-        if isinstance(self.prompts.model, ScoresFeatures):
+        if self.uses_features:
             known = (self._states.get(state.steps[:end]) for end in parts if self.judges_steps)
             before = [self._by_features(each, None) for each in known if each is not None]
             return min([self._by_features(state, support), *before])

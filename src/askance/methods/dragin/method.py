@@ -25,8 +25,9 @@ from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, q
 from askance.methods.dragin.attention_map import (
     AttentionMap,
     Heads,
-    attention_map_of,
     heaviest_words,
+    model_attention_map,
+    proxy_attention_map,
     query_of,
 )
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
@@ -138,7 +139,9 @@ class DraginParameters(WritesAnswer):
         """
         if self.attention is None or not sentence.tokens:
             return None
-        attention = await attention_map_of(sentence, state.question.text, state.text, state.run)
+        given = sentence, state.question.text, state.text
+        proxy = state.run.models.get("attend")
+        attention = await proxy_attention_map(*given, proxy) if proxy else model_attention_map(*given)
         return attention.with_answer_text(state.parse_text(sentence.text).blanked)
 
     def decide(
