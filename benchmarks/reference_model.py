@@ -20,12 +20,14 @@ from askance.core.types import (
     GenerateRequest,
     Generation,
     Prompt,
+    Raw,
     Scored,
     Signal,
     Span,
     Token,
     TokenIds,
     Want,
+    untrusted,
 )
 from askance.inference.stopping import StopTracker
 from askance.inference.vocabulary import IncrementalDetokenizer
@@ -94,13 +96,12 @@ class ReferenceModel:
         raise NotImplementedError("no measured method scores")
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        parts = (Span(text, trusted=False) if isinstance(text, str) else text,)
-        ids = self._model._encoding.parts(parts)
-        ids = self._model._encoding.with_bos(ids) if bos else ids
+        prompt = Raw((untrusted(text) if isinstance(text, str) else text,))
+        ids, texts = self._model._encoding.encode_with_texts(prompt, bos=bos)
         self.num_computed += len(ids)
         self.needed.attend(ids)
         weights = await self._alone(lambda: self._attended(ids))
-        return Attention(ids, tuple(self._model._vocabulary.texts(ids)), weights)
+        return Attention(ids, texts, weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._model.tokenize(text, at_start=at_start)

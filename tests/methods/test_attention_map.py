@@ -146,7 +146,7 @@ def context_of_last(model, text, weights, top_tokens):
     ids, texts = model._encoding.encode_with_texts(Raw((untrusted(text),)))
     shown = "".join(texts)
     rows = (*[None] * (len(ids) - 1), np.array(weights(len(ids)), np.float32))
-    look = AttentionMap(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
+    look = AttentionMap(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, len(shown)), rows)
     return query_of(look.most_attended_words(len(ids) - 1, top_tokens, "max", whole=True))
 
 

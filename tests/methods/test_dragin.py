@@ -7,7 +7,7 @@ import pytest
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility
-from askance.core.ports import Run, WrappedModel
+from askance.core.ports import Run
 from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
 from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.prompts import OWN as WORDING
@@ -369,9 +369,20 @@ def test_what_is_needed():
         asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever()))
 
 
+class Wordless:
+    """A model without the strings of its vocabulary."""
+
+    def __init__(self, model):
+        self._model = model
+
+    def __getattr__(self, name):
+        if name == "pieces":
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+
 def test_a_model_that_shows_no_vocabulary_is_refused_by_the_authors_reading_alone():
-    model = WrappedModel(ScriptedModel([DRAFT, " It seats 3,677. So", " So the answer is 3,677."]))
-    del model.pieces
+    model = Wordless(ScriptedModel([DRAFT, " It seats 3,677. So", " So the answer is 3,677."]))
     with pytest.raises(MissingAbility, match=r"model 'scripted'.*vocabulary.*another"):
         asyncio.run(ask(SEATS, code(), {"answer": model}, ScriptedRetriever()))
     assert asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever())).answer.text

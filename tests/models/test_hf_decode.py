@@ -349,7 +349,7 @@ def test_attend_puts_bos_only_where_asked(llama, qwen):
     assert run(llama.attend("The cat", bos=True)).ids == (1, *run(llama.attend("The cat", bos=False)).ids)
     assert run(llama.attend((1, 5), bos=True)).ids == (1, 5)
     assert run(qwen.attend("The cat", bos=True)).ids == run(qwen.attend("The cat", bos=False)).ids
-    with pytest.raises(InputError, match="text is empty"):
+    with pytest.raises(InputError, match="prompt is empty"):
         run(qwen.attend("", bos=False))
 
 

@@ -6,7 +6,8 @@ Everything else is an adapter that implements a port, or a wrapper around one.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast, runtime_checkable
+from operator import attrgetter
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -396,26 +397,21 @@ def wrap(model: RoleModel, wrap_model: Callable[[Model], Model], score_pairs: Sc
     return WrappedScorer(model, score_pairs) if isinstance(model, PairScorer) else wrap_model(model)
 
 
+def _of(path: str) -> Any:
+    """Return a property that reads an attribute of what is wrapped, each time anew."""
+    return property(attrgetter(path))
+
+
+@dataclass(eq=False, repr=False)
 class WrappedModel:
     """A `Model` around another model. Subclasses override the calls they change and inherit the rest."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self.name, self.precision, self.count = model.name, model.precision, model.count
-        self.tokenize, self.decode = model.tokenize, model.decode
-        self.capabilities, self.context_tokens = model.capabilities, model.context_tokens
-        self.counts_exactly = model.counts_exactly
-        if isinstance(model, ShowsPieces):
-            self.pieces = model.pieces
+    _model: Model
 
-    @property
-    def signals(self) -> frozenset[Signal]:
-        """The current signals of the wrapped model, which drops a signal that its server refuses."""
-        return self._model.signals
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
+    name, fingerprint, precision = _of("_model.name"), _of("_model.fingerprint"), _of("_model.precision")
+    signals, capabilities = _of("_model.signals"), _of("_model.capabilities")
+    context_tokens, counts_exactly = _of("_model.context_tokens"), _of("_model.counts_exactly")
+    tokenize, decode, pieces = _of("_model.tokenize"), _of("_model.decode"), _of("_model.pieces")
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         return await self._model.generate(request)
@@ -425,6 +421,9 @@ class WrappedModel:
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         return await self._model.attend(text, bos=bos)
+
+    async def count(self, prompt: Prompt) -> int:
+        return await self._model.count(prompt)
 
 
 class WrappedScorer(PairScorer):
@@ -441,15 +440,13 @@ class WrappedScorer(PairScorer):
         return await self._call(self._scorer, pairs)
 
 
+@dataclass(eq=False, repr=False)
 class WrappedRetriever:
     """A `Retriever` around another retriever. Subclasses override what they change."""
 
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever, self.name = retriever, retriever.name
+    _retriever: Retriever
 
-    @property
-    def fingerprint(self) -> str:
-        return self._retriever.fingerprint
+    name, fingerprint = _of("_retriever.name"), _of("_retriever.fingerprint")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         return await self._retriever.search(query, k, exclude=exclude)

@@ -284,7 +284,7 @@ class Attention:
 
     Attributes:
         ids: The ids of the N tokens.
-        texts: The texts of the N tokens.
+        texts: The texts of the N tokens. Joined, they end with the text that was attended to.
         weights: The attention weights, of shape [heads, N queries, N keys]. Each row sums to 1.
     """
 

@@ -5,8 +5,7 @@ For example, a string that continues a prompt gets no extra leading space.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from askance.core.errors import InputError
@@ -70,9 +69,14 @@ class Vocabulary:
             if ids[:num_before] == sentinel_ids:
                 break
         ids = ids[num_before:]
-        if encodings := getattr(output, "encodings", None):
-            return EncodedText(ids, lambda: _split(text, encodings[0].offsets[num_before:], len(sentinel)))
-        return EncodedText(ids, partial(self.texts, ids))
+
+        def texts() -> list[str]:
+            if encodings := getattr(output, "encodings", None):
+                return _split(text, encodings[0].offsets[num_before:], len(sentinel))
+            ends = [0, *accumulate(map(len, self.texts(ids)))]
+            return _split(text, [*pairwise(ends)], ends[-1] - len(text))
+
+        return EncodedText(ids, texts)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`, in which control tokens appear as their strings."""

@@ -112,18 +112,6 @@ class Session:
                 raise reported from error
             raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
 
-    def room(self, max_tokens: int, n: int) -> int:
-        """Return the number of tokens that the budget allows for each of `n` texts, at most `max_tokens`.
-
-        Raises:
-            LimitReached: No token is left.
-        """
-        left = self.ledger.left
-        room = max_tokens if left is None else min(max_tokens, left // n)
-        if room < 1:
-            raise self.limit_reached("tokens", "and none is left to generate")
-        return room
-
     def limit_reached(self, name: str, why: str) -> LimitReached:
         """Return the error for a limit of the budget, given the limit's name and the reason."""
         most = f"{getattr(self.budget, name):,}".removesuffix(".0")
@@ -191,7 +179,10 @@ class SessionModel(WrappedModel):
         place = f"{self._place}, {' '.join(map(str, request.key))}"
         count = partial(self._num_tokens, *n * (request.prompt,))
         async with session.call(place, ModelFailure, count) as seconds:
-            room = session.room(sampling.max_tokens, n)
+            left, room = session.ledger.left, sampling.max_tokens
+            room = room if left is None else min(room, left // n)
+            if room < 1:
+                raise session.limit_reached("tokens", "and none is left to generate")
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
             lent = session.ledger.lend(n * room)
             try:

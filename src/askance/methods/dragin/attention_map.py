@@ -1,14 +1,9 @@
-"""A model's attention over question, answer and sentence, mapped to the characters of the text.
-
-Tokenizers split the same text differently, and some also change it: they add a BOS token or a leading
-space, merge spaces, fold case or split ligatures. `token_offsets` still locates the tokens in the text.
-"""
+"""A model's attention over question, answer and sentence, mapped to the characters of the text."""
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Literal
@@ -16,38 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.ports import Model, Run, language_model
+from askance.core.ports import Model
 from askance.core.trace import QueryWord
 from askance.core.types import Generation
 from askance.text.linguistics import Linguistics
 from askance.text.words import PIECE
 
 Offsets = tuple[int, int]
-
-
-def token_offsets(texts: Sequence[str], target: str) -> tuple[Offsets, ...]:
-    """Return the offsets in `target` of each of `texts`, which together equal or resemble `target`.
-
-    Offsets never decrease and stay inside `target`. A text that is missing from `target` gets an empty range.
-    If `target` has other characters in place of several texts, these are divided evenly among the texts.
-    """
-    offsets = _offset_map("".join(texts), target)
-    boundaries = accumulate(map(len, texts), initial=0)
-    return tuple((offsets[start], offsets[end]) for start, end in pairwise(boundaries))
-
-
-def _offset_map(source: str, target: str) -> list[int]:
-    """Return the offset in `target` that corresponds to each offset in `source`, the end included."""
-    shift = source.rfind(target) if target else -1
-    if shift >= 0:
-        num_after = len(source) - shift - len(target)
-        return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_after]
-    offsets = [0]
-    edits = SequenceMatcher(None, source, target, autojunk=False).get_opcodes()
-    for _, start, end, first, last in edits:  # a replaced text is mapped evenly onto its replacement
-        length = end - start
-        offsets += [first + (last - first) * step // length for step in range(1, length + 1)]
-    return offsets
 
 
 Heads = Literal["max", "mean"]
@@ -182,12 +152,9 @@ class AttentionMap:
         return first, max(first, bisect_left(self.offsets, end, key=begins))
 
 
-async def attention_map_of(generation: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
-    """Return the attention map of the model in the role "attend" or, without one, of the answering model."""
-    proxy = run.models.get("attend")
-    if proxy is None:
-        return model_attention_map(generation, question, so_far)
-    return await proxy_attention_map(generation, question, so_far, language_model(proxy, "attend"))
+def token_offsets(texts: Sequence[str], end: int) -> tuple[Offsets, ...]:
+    """Return the offsets of the texts of tokens, the last of which ends at `end`."""
+    return tuple(pairwise(accumulate(map(len, texts), initial=end - sum(map(len, texts)))))
 
 
 def model_attention_map(generation: Generation, question: str, so_far: str) -> AttentionMap:
@@ -199,7 +166,7 @@ def model_attention_map(generation: Generation, question: str, so_far: str) -> A
     rows = (*[None] * len(prompt), *(token.attention for token in tokens))
     answer_start = sentence_start - len(so_far)
     regions = question_offsets(" ".join(question.split()), text, answer_start), (answer_start, sentence_start)
-    return AttentionMap(text, regions, sentence_start, token_offsets(texts, text), rows)
+    return AttentionMap(text, regions, sentence_start, token_offsets(texts, len(text)), rows)
 
 
 def question_offsets(question: str, text: str, end: int) -> Offsets:
@@ -226,7 +193,7 @@ async def proxy_attention_map(
     attention = await proxy.attend(text, bos=True)
     rows = tuple(attention.weights[:, row, : row + 1] for row in range(attention.weights.shape[1]))
     regions = ((len(label), len(label) + len(shown)), (len(before) - len(so_far), len(before)))
-    return AttentionMap(text, regions, len(before), token_offsets(attention.texts, text), rows)
+    return AttentionMap(text, regions, len(before), token_offsets(attention.texts, len(text)), rows)
 
 
 def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> tuple[QueryWord, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
-from askance.core.ports import Needs, Run
+from askance.core.ports import Needs, Run, language_model
 from askance.core.trace import Decided, QueryWord, WordSignal
 from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
@@ -25,8 +25,9 @@ from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, q
 from askance.methods.dragin.attention_map import (
     AttentionMap,
     Heads,
-    attention_map_of,
     heaviest_words,
+    model_attention_map,
+    proxy_attention_map,
     query_of,
 )
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
@@ -138,7 +139,12 @@ class DraginParameters(WritesAnswer):
         """
         if self.attention is None or not sentence.tokens:
             return None
-        attention = await attention_map_of(sentence, state.question.text, state.text, state.run)
+        given = sentence, state.question.text, state.text
+        if "attend" in state.run.models:
+            proxy = language_model(state.run.models["attend"], "attend")
+            attention = await proxy_attention_map(*given, proxy)
+        else:
+            attention = model_attention_map(*given)
         return attention.with_answer_text(state.parse_text(sentence.text).blanked)
 
     def decide(

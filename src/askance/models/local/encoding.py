@@ -75,13 +75,16 @@ class Encoding:
         # Most prompts are encoded three times: to be counted, to be computed, and to be counted in the trace.
         return self._cached_encode(prompt)
 
-    def encode_with_texts(self, prompt: Prompt) -> tuple[TokenIds, tuple[str, ...]]:
+    def encode_with_texts(self, prompt: Prompt, *, bos: bool = True) -> tuple[TokenIds, tuple[str, ...]]:
         """Return the token ids of a prompt, and the text of each token (see `Generation.prompt_texts`).
+
+        Args:
+            bos: Whether a raw prompt gets BOS as in `encode`.
 
         Raises:
             InputError, MissingAbility: See `encode`.
         """
-        ids, encoded = self._encode(prompt)
+        ids, encoded = self._encode(prompt, bos=bos)
         texts, control = [text for each in encoded for text in each.texts()], self.vocabulary.control
         texts = [*[""] * (len(ids) - len(texts)), *texts]  # BOS has no text
         return ids, tuple(" " if id in control else text for id, text in zip(ids, texts, strict=True))
@@ -89,12 +92,11 @@ class Encoding:
     def _ids(self, prompt: Prompt) -> TokenIds:
         return self._encode(prompt)[0]
 
-    def _encode(self, prompt: Prompt) -> tuple[TokenIds, list[EncodedText]]:
-        is_chat = isinstance(prompt, Chat)
+    def _encode(self, prompt: Prompt, *, bos: bool = True) -> tuple[TokenIds, list[EncodedText]]:
         parts = self._render(prompt) if isinstance(prompt, Chat) else prompt.parts
         encoded = list(self._encoded((*parts, *prompt.continuation), at_start=True))
         ids = tuple(id for each in encoded for id in each.ids)
-        ids = ids if is_chat else self.with_bos(ids)
+        ids = self.with_bos(ids) if bos and not isinstance(prompt, Chat) else ids
         if not ids:
             raise InputError(
                 f"the prompt is empty, and model {self._name!r} has no BOS token to start from: "

@@ -21,11 +21,13 @@ from askance.core.types import (
     Generation,
     OnText,
     Prompt,
+    Raw,
     Scored,
     Signal,
     Span,
     TokenIds,
     as_spans,
+    untrusted,
 )
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from askance.inference.decoding import SamplingRequest, ScoringRequest, check_sampling, no_numbers
@@ -160,15 +162,13 @@ class LocalModel(ABC):
             PromptTooLong: The text does not fit into `context_tokens`.
         """
         self._require_attention()
-        ids = self._encoding.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
-        ids = self._encoding.with_bos(ids) if bos else ids
-        if not ids:
-            raise InputError("attend: the text is empty; give it at least one character.")
+        prompt = Raw((untrusted(text) if isinstance(text, str) else text,))
+        ids, texts = self._encoding.encode_with_texts(prompt, bos=bos)
         compute_map = partial(self._attention_map, self._fitting(ids, 0))
         with self._as_model_failure():
             weights = await self._engine.run_exclusively(compute_map)
         self._num_attended_tokens += len(ids)
-        return Attention(ids, tuple(self._vocabulary.texts(ids)), weights)
+        return Attention(ids, texts, weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._encoding.parts(as_spans(text), at_start=at_start)
