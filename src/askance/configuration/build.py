@@ -214,8 +214,10 @@ def split_retriever(retriever: Any) -> tuple[Any, str, str]:
     spec = parse_spec(retriever)
     reranker, options = str(spec.options.get("rerank", "")), _without(spec.options, ("rerank",))
     if reranker:
+        named = parse_spec(reranker)
         own = {name: value for name, value in options.items() if name in _RERANKING}
-        reranker, options = str(Spec(reranker, options=own)), _without(options, _RERANKING)
+        reranker = str(Spec(named.name, named.place, {**named.options, **own}))
+        options = _without(options, _RERANKING)
     if spec.name in INDEX_RETRIEVERS and not options:
         return spec.name, spec.place, reranker
     return str(Spec(spec.name, spec.place, options)), "", reranker
@@ -223,8 +225,10 @@ def split_retriever(retriever: Any) -> tuple[Any, str, str]:
 
 def join_reranker(retriever: str, reranker: str) -> str:
     """Return the specification of a retriever with a reranker, the inverse of `split_retriever`."""
-    spec, own = parse_spec(retriever), parse_spec(reranker)
-    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": own.full_name, **own.options}))
+    spec, named = parse_spec(retriever), parse_spec(reranker)
+    own = {name: value for name, value in named.options.items() if name in _RERANKING}
+    inner = str(Spec(named.name, named.place, _without(named.options, _RERANKING)))
+    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": inner, **own}))
 
 
 def _without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _DECLARED = "__askance_port__"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What a plug-in or ``module:Class`` names.
+    """The class, function or object that a plug-in or ``module:Class`` names.
 
     Attributes:
         target: The class, function or object.

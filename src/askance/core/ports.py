@@ -398,7 +398,7 @@ def wrap(model: RoleModel, wrap_model: Callable[[Model], Model], score_pairs: Sc
 
 
 def _of(path: str) -> Any:
-    """Return a property that reads an attribute of what is wrapped, each time anew."""
+    """Return a property that reads an attribute of the wrapped object each time."""
     return property(attrgetter(path))
 
 

@@ -1,4 +1,4 @@
-"""Specifications: the text that names a method, model, retriever or other part, with what it is made of.
+"""Specifications: texts such as ``dragin(threshold=0.46)`` that name a method, a model or another part.
 
     dragin(threshold=0.46, trigger=rind)                    a method with parameters
     blender(a=dragin(threshold=0.4), b=single(passages=5))  a method with members, each a method itself

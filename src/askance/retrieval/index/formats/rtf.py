@@ -49,7 +49,7 @@ def read_rtf(path: Path) -> Rows:
 
 @dataclass(slots=True)
 class _Group:
-    """What holds in a group until its end.
+    """The state of a group, which holds until its end.
 
     Attributes:
         destination: The control word that says what the text of the group is; empty for text of the document.
