@@ -17,7 +17,7 @@ from askance.text.words import missing_scripts
 
 @dataclass(frozen=True, slots=True)
 class IndexRetriever:
-    """The base class of retrievers over an index.
+    """The base of retrievers over an index.
 
     Attributes:
         where: The filter of the documents to search; None searches all.

@@ -126,19 +126,16 @@ def read_conversation(messages: Sequence[Message]) -> GivenConversation:
         ApiError: 400. A role or a kind of content is unsupported, the last message is not the user's, or the
             messages are too long. The message names the place.
     """
-    turns, asked, num_characters = list[Demo](), "", 0
-    ignored = tuple(
-        f"messages[{number}]: the methods of askance have prompts of their own, so a message of the role "
-        f"{message.role} is not used"
-        for number, message in enumerate(messages)
-        if message.role in ("system", "developer")
-    )
+    turns, ignored, asked, num_characters = list[Demo](), list[str](), "", 0
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
         if message.role in ("system", "developer"):
+            why = "the methods of askance have prompts of their own, so a message of the role"
+            ignored.append(f"{place}: {why} {message.role} is not used")
             continue
         if message.role not in ("user", "assistant"):
-            why = _NO_ROLES.get(message.role, "expected user, assistant, system or developer")
+            is_tool = message.role in ("tool", "function")
+            why = "tools are unsupported" if is_tool else "expected user, assistant, system or developer"
             raise bad_request(f"{place}.role={message.role[:50]!r}: {why}.", f"{place}.role")
         text = _text(message, place)
         num_characters += len(text)
@@ -157,7 +154,7 @@ def read_conversation(messages: Sequence[Message]) -> GivenConversation:
     if not asked.strip():
         place = f"messages[{len(messages) - 1}]"
         raise bad_request(f"{place}: the last message must be a question of the role user.", place)
-    return GivenConversation(asked, tuple(turns), ignored)
+    return GivenConversation(asked, tuple(turns), tuple(ignored))
 
 
 def _text(message: Message, place: str) -> str:

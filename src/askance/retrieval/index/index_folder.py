@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from askance.core.errors import BadIndex
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import Encoder
@@ -172,14 +174,7 @@ def read_manifest(folder: Path) -> Manifest:
                 f"this version reads {SCHEMA_VERSION}): {upgrade}delete the folder and build the index again "
                 f"with `askance index DOCS --out {folder}`."
             )
-        analysis, chunking = Analysis(**content.pop("analysis")), Chunking(**content.pop("chunking"))
-        encoder = content.pop("encoder")
-        return Manifest(
-            **{**content, "fields": {name: tuple(kinds) for name, kinds in content["fields"].items()}},
-            analysis=analysis,
-            chunking=chunking,
-            encoder=encoder and EncoderRecord(**encoder),
-        )
+        return TypeAdapter(Manifest).validate_python(content)
     except FileNotFoundError as error:
         raise BadIndex(
             f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
@@ -191,8 +186,9 @@ def read_manifest(folder: Path) -> Manifest:
             "another."
         ) from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
+        flaw = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise BadIndex(
-            f"the manifest {folder / MANIFEST} can't be read ({type(error).__name__}: {error}): "
+            f"the manifest {folder / MANIFEST} can't be read ({type(error).__name__}: {flaw}): "
             "delete the folder and build the index again."
         ) from error
 

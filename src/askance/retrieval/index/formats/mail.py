@@ -99,21 +99,19 @@ class _Reader:
                 return
             if part.get_content_type() == "message/rfc822":
                 inner = part.get_payload()
-                if isinstance(inner, list) and depth < MAX_DEPTH:
-                    self.add(cast("EmailMessage", inner[0]), depth + 1)
-                else:
-                    self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
+                self._add_inner(name, inner[0] if isinstance(inner, list) else None, depth)
+            elif part.get_filename() and Path(name).suffix.lower() == ".eml":
+                self._add_inner(name, BytesParser(policy=_POLICY).parsebytes(_content(part)), depth)
             elif part.get_filename():
-                self._attach(name, part, depth)
+                self._attach(name, part)
 
-    def _attach(self, name: str, part: EmailMessage, depth: int) -> None:
-        if Path(name).suffix.lower() == ".eml":
-            if depth < MAX_DEPTH:
-                inner = BytesParser(policy=_POLICY).parsebytes(_content(part))
-                self.add(inner, depth + 1)
-            else:
-                self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
-            return
+    def _add_inner(self, name: str, message: object, depth: int) -> None:
+        if isinstance(message, EmailMessage) and depth < MAX_DEPTH:
+            self.add(message, depth + 1)
+        else:
+            self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
+
+    def _attach(self, name: str, part: EmailMessage) -> None:
         with TemporaryDirectory(prefix="askance-mail-") as folder:
             # The name in the message may hold slashes or be too long, and only its end says what it is.
             path = Path(folder, "attachment" + "".join(Path(name).suffixes[-2:])[-20:].replace("\0", ""))

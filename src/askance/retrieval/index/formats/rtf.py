@@ -49,7 +49,7 @@ def read_rtf(path: Path) -> Rows:
 
 @dataclass(slots=True)
 class _Group:
-    """The state of a group, which holds until its end.
+    """The settings of a group, which end with it.
 
     Attributes:
         destination: The control word that says what the text of the group is; empty for text of the document.
