@@ -18,7 +18,7 @@ from typing import cast
 from askance.configuration import build
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import AskanceError, about
-from askance.core.filters import And, Filter, all_of, check_filter, parse_filter
+from askance.core.filters import Filter, all_of, check_filter, parse_filter
 from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever, filtered_retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.index.build import Change, FilteredRemoval, Removal, change_documents
@@ -171,8 +171,7 @@ class ServedIndex:
         """
         await self.refresh()
         check_filter(where, self._now.reader.manifest.fields)
-        fixed = self._filter_of(owner)
-        combined = where if fixed is None else And((fixed, where))
+        combined = all_of(self._filter_of(owner), where) or where
         return [id for id, _ in await self._changed([FilteredRemoval(combined, _PATH + owner)])]
 
     async def refresh(self) -> None:

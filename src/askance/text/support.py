@@ -22,7 +22,7 @@ sentence is cited. Ties go to the passage found last, and then to the best ranke
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -276,15 +276,20 @@ def cited_sentences(answer: Answer) -> tuple[CitedSentence, ...]:
     cited = []
     for start, end in sentence_spans(answer.text):
         text = unmarked(answer.text[start:end]).strip()
+        citations = (each for each in answer.citations if each.start < end and each.end > start)
         if text:
-            cited.append(CitedSentence(text, _cited_in(answer, start, end)))
+            cited.append(CitedSentence(text, _distinct(citations)))
     return tuple(cited)
 
 
 def cited_passages(answer: Answer) -> tuple[Passage, ...]:
     """Return the distinct passages that an answer cites, in the order of their numbers."""
-    citations = sorted(answer.citations, key=lambda citation: citation.number)
-    return tuple({citation.passage.id: citation.passage for citation in citations}.values())
+    return _distinct(answer.citations)
+
+
+def _distinct(citations: Iterable[Citation]) -> tuple[Passage, ...]:
+    in_order = sorted(citations, key=lambda citation: citation.number)
+    return tuple({citation.passage.id: citation.passage for citation in in_order}.values())
 
 
 def marked(answer: Answer) -> str:
@@ -302,9 +307,3 @@ def marked(answer: Answer) -> str:
         end = closing.start() if closing else len(sentence.text)
         sentences.append(sentence.text[:end] + markers + sentence.text[end:])
     return " ".join(" ".join(sentences).split())
-
-
-def _cited_in(answer: Answer, start: int, end: int) -> tuple[Passage, ...]:
-    cited = [citation for citation in answer.citations if citation.start < end and citation.end > start]
-    cited.sort(key=lambda citation: citation.number)
-    return tuple({citation.passage.id: citation.passage for citation in cited}.values())
