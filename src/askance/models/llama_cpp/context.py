@@ -204,10 +204,8 @@ class Context:
             finally:
                 callback.stop()
             tensor = callback.tensor
-            if tensor is not None and tensor.shape[::2] != (len(seq_ids), len(ids[0])):
-                raise RuntimeError(f"llama.cpp shows attention in an unknown shape: {tensor.shape}")
             if tensor is not None:
-                return logits, tensor
+                return logits, _by_sequence(tensor, len(seq_ids), len(ids[0]))
             # Llama.cpp has rebuilt its graph: the tensor has an address that another tensor had before.
             callback.clear()
             for seq_id, start in zip(seq_ids, starts, strict=True):
@@ -287,6 +285,12 @@ def attention_of(step_input: LlamaInput, weights: NDArray[np.float32] | None) ->
     if weights is None or not step_input.wants_attention:
         return []
     return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]
+
+
+def _by_sequence(weights: NDArray[np.float32], num_sequences: int, num_tokens: int) -> NDArray[np.float32]:
+    if weights.shape[0] != num_sequences or weights.shape[2] != num_tokens:
+        raise RuntimeError(f"llama.cpp shows attention in a shape that is not understood: {weights.shape}")
+    return weights
 
 
 def _free(pointer: Any, batch: Any, *kept: Any) -> None:
