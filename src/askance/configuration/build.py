@@ -198,8 +198,10 @@ def split_retriever(retriever: Any) -> tuple[Any, str, str]:
     spec = parse_spec(retriever)
     reranker, options = str(spec.options.get("rerank", "")), _without(spec.options, ("rerank",))
     if reranker:
+        named = parse_spec(reranker)  # which may have options of its own, as in rerank=bundled?device=cpu
         own = {name: value for name, value in options.items() if name in _RERANKING}
-        reranker, options = str(Spec(reranker, options=own)), _without(options, _RERANKING)
+        reranker = str(Spec(named.name, named.place, {**named.options, **own}))
+        options = _without(options, _RERANKING)
     if spec.name in INDEX_RETRIEVERS and not options:
         return spec.name, spec.place, reranker
     return str(Spec(spec.name, spec.place, options)), "", reranker
@@ -208,7 +210,9 @@ def split_retriever(retriever: Any) -> tuple[Any, str, str]:
 def join_reranker(retriever: str, reranker: str) -> str:
     """Return the specification of a retriever with a reranker, the inverse of `split_retriever`."""
     spec, own = parse_spec(retriever), parse_spec(reranker)
-    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": own.full_name, **own.options}))
+    named = str(Spec(own.name, own.place, _without(own.options, _RERANKING)))
+    reranking = {name: value for name, value in own.options.items() if name in _RERANKING}
+    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": named, **reranking}))
 
 
 def _without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
