@@ -104,10 +104,7 @@ def test_a_method_s_members_have_parameters_of_their_own(grid_file):
     text = GRID + '[methods.blender.set]\nl_max = 900\nsingle.passages = 5\n"airrag.rollouts" = 2\n'
     experiment = read_grid(grid_file(text)).experiments()["all/fake/blender"]
     method = make_method(experiment.method, experiment.parameters)
-    assert (
-        str(method.methods)
-        == "single=single(passages=5),iterdrag=iterdrag,airrag_lite=airrag_lite,airrag=airrag(rollouts=2)"
-    )
+    assert str(method.methods) == "single=single(passages=5),iterdrag,airrag_lite,airrag=airrag(rollouts=2)"
 
 
 def test_prompts_are_for_the_methods_that_take_any(grid_file):

@@ -5,7 +5,12 @@ import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.spec import call_spec
-from askance.evaluation.statistics.run_groups import base_indices, group_runs, names_of
+from askance.evaluation.statistics.run_groups import (
+    base_indices,
+    group_runs,
+    names_of,
+    non_default_parameters,
+)
 from tests.evaluation.hand_made import record, run_of
 
 
@@ -109,15 +114,23 @@ def test_a_name_tells_only_the_parameters_that_other_runs_of_the_method_set_othe
     runs = [
         run_of(three(), "a", title="single(max_tokens=64)", parameters={"passages": "3", "max_tokens": "64"}),
         dragin("b", threshold="1.3", max_tokens="64"),
-        dragin("c", method="dragin_paper", max_tokens="64"),
+        dragin("c", max_tokens="64"),
     ]
     (group,) = group_runs(runs)
-    assert group.names == ("single", "dragin(threshold=1.3)", "dragin_paper")
+    assert group.names == ("single", "dragin(threshold=1.3)", "dragin")
     assert group.shared_parameters == {"max_tokens": "64"}
     assert not group.differing
     (alone,) = group_runs(runs[1:2])
     assert alone.names == ("dragin",)
     assert alone.shared_parameters == {"threshold": "1.3", "max_tokens": "64"}
+
+
+def test_the_parameters_of_members_are_not_the_method_s_own():
+    title = "blender(single=single(passages=5), other=flare())"
+    parameters = {"passages": "0", "methods": "single=single(passages=5),other=flare"}
+    run = run_of(three(), "a", method="blender", title=title, parameters=parameters)
+    assert non_default_parameters(run.settings) == {"methods": parameters["methods"]}
+    assert non_default_parameters(replace(run.settings, title="blender (x)")) == {}
 
 
 def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():

@@ -53,7 +53,7 @@ def test_actions_from_text():
     found = make_method("airrag", {"actions": "say,ra,qt,sa,dragin"}).actions
     assert (found.names, found.named[0][1]) == (("dragin",), Dragin())
     assert str(found) == "say,ra,qt,sa,dragin"
-    assert "Dragin(" in repr(Airrag(actions=found))
+    assert "dragin=dragin()" in repr(Airrag(actions=found))
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_out_of_range_limits_are_named():
         QuestionRewriter(turns=0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "selfrag_authors"])
 def test_every_method_searches_for_the_rewritten_question(method):
     """The first search of every method that searches with the question is made with the rewritten one."""
     rewritten = []

@@ -28,6 +28,7 @@ PASSAGES = tuple(
     for number in range(30)
 )
 BARE = PromptTemplate(demos=())
+FOR_ANY_MODEL = [name for name in METHODS if name != "selfrag_authors"]  # it needs reflection tokens
 
 
 def run(method, model=None, passages=PASSAGES, question=QUESTION):
@@ -48,7 +49,7 @@ def decided(result, name):
     return [each for each in result.trace.decisions if each.name == name]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", FOR_ANY_MODEL)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(l_max=200, seed=21)  # the direct answer of airrag is empty, and is drawn anew at the end
 @given(l_max=st.sampled_from([1, 60, 200, 400, 700, 1000, 1500, 2500, 4000, 9000]), seed=st.integers(0, 99))
@@ -63,7 +64,7 @@ def test_no_method_reads_more_than_l_max(name, l_max, seed):
     assert result.trace.committed.strip() == result.answer.text.strip()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", FOR_ANY_MODEL)
 def test_a_great_l_max_changes_nothing(name):
     free, bounded = run(make_method(name)), run(make_method(name, {"l_max": 1_000_000}))
     assert bounded.answer == free.answer

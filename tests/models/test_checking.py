@@ -8,9 +8,11 @@ from importlib.util import find_spec
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 
+from askance.configuration.build import check_model, load_model
+from askance.configuration.catalogue import MODELS
 from askance.core.errors import ModelUnavailable
-from askance.models import registry as kinds
-from askance.models.checking import ABILITY_CHECKS, GUARANTEE_CHECKS, check
+from askance.core.installing import embedded_line, install_line
+from askance.models.checking import ABILITY_CHECKS, GUARANTEE_CHECKS
 from askance.models.scripted import Reply, ScriptedModel
 
 
@@ -21,7 +23,7 @@ def server():
 
 
 def findings(spec):
-    report = asyncio.run(check(spec))
+    report = asyncio.run(check_model(spec))
     return report, {finding.ability: finding for finding in report.findings}
 
 
@@ -92,7 +94,7 @@ def test_a_server_out_of_reach_is_an_error_and_not_a_table():
     with ScriptedServer() as server:
         spec = f"openai:tiny@{server.url}?chat=1"
     with pytest.raises(ModelUnavailable, match="can't be reached"):
-        asyncio.run(check(spec))
+        asyncio.run(check_model(spec))
 
 
 def test_log_probabilities_behind_the_temperature_are_found_out(server):
@@ -102,12 +104,8 @@ def test_log_probabilities_behind_the_temperature_are_found_out(server):
         return Fault(events=[{"choices": [{"text": "a", "logprobs": logprobs, "finish_reason": "length"}]}])
 
     server.faults += [greedy_event(-0.1), greedy_event(-0.7)]
-    kind, name, options = kinds.parse_spec(
-        f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
-    )
-    why = asyncio.run(
-        GUARANTEE_CHECKS["log-probabilities are those before temperature"](kind.load(name, options))
-    )
+    model = load_model(f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1")
+    why = asyncio.run(GUARANTEE_CHECKS["log-probabilities are those before temperature"](model))
     assert why == "-0.100 at temperature 0, -0.700 at 2"
 
 
@@ -117,12 +115,8 @@ def test_a_server_that_does_not_write_the_most_probable_token(server):
     server.faults.append(
         Fault(events=[{"choices": [{"text": "no", "logprobs": logprobs, "finish_reason": "length"}]}])
     )
-    kind, name, options = kinds.parse_spec(
-        f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
-    )
-    why = asyncio.run(
-        GUARANTEE_CHECKS["at temperature 0 it writes the most probable token"](kind.load(name, options))
-    )
+    model = load_model(f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1")
+    why = asyncio.run(GUARANTEE_CHECKS["at temperature 0 it writes the most probable token"](model))
     assert why == "it wrote 'no' (-2.00 nats), where 'yes' has -0.20"
 
 
@@ -141,11 +135,8 @@ def test_samples_that_are_not_repeated(server):
     server.faults += [
         Fault(events=[{"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}]) for text in "ab"
     ]
-    kind, name, options = kinds.parse_spec(f"openai:tiny@{server.url}?chat=1&attempts=1")
-    assert (
-        asyncio.run(GUARANTEE_CHECKS["the same key gives the same text"](kind.load(name, options)))
-        == "'a', then 'b'"
-    )
+    model = load_model(f"openai:tiny@{server.url}?chat=1&attempts=1")
+    assert asyncio.run(GUARANTEE_CHECKS["the same key gives the same text"](model)) == "'a', then 'b'"
 
 
 def test_on_the_screen(run, server):
@@ -168,7 +159,7 @@ def test_as_json(run, server):
     assert {row["ability"] for row in report["findings"]} >= {"chat", "entropy"}
     code, out, _ = run("models", "--json")
     assert {row["spec"].partition(":")[0].partition("[")[0] for row in json.loads(out)["models"]} == set(
-        kinds.MODELS
+        MODELS
     )
 
 
@@ -179,9 +170,9 @@ def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypa
     monkeypatch.setattr("askance.configuration.catalogue.find_spec", find_some)
     code, out, _ = run("models")
     assert code == 0
-    assert f"hf needs: {kinds.install_line('local')}\n" in out
-    assert f"openai needs: {kinds.install_line('remote')}\n" in out
-    assert f"bundled needs: {kinds.embedded_line()}\n" in out
+    assert f"hf needs: {install_line('local')}\n" in out
+    assert f"openai needs: {install_line('remote')}\n" in out
+    assert f"bundled needs: {embedded_line()}\n" in out
     assert "scripted needs" not in out
 
 

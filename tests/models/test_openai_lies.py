@@ -10,7 +10,7 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, event, logprobs_of, model_of, write
 
-from askance import registry
+from askance.ask import Engine
 from askance.configuration.build import load_model
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.core.types import Question, Want
@@ -62,7 +62,7 @@ def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
         server.faults.append(Fault(events=[event(" Bonn.", finish="stop"), ending(prompt_tokens=lie)]))
     model = model_of(server, "completions=1&chat=0")
     for number in range(3):
-        result = registry.Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
+        result = Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
         generated = next(entry for entry in result.trace.events if entry.type == "generate")
         assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
         write_trace(result.trace, tmp_path / "trace.jsonl")

@@ -163,7 +163,6 @@ def test_name_and_fingerprint_tell_of_both():
     [
         ("bm25", "bm25", ""),
         ("bm25?rerank=cross-encoder:a/b", "bm25", "cross-encoder:a/b"),
-        ("dense:DIR?rerank=m:C&candidates=9", "dense:DIR", "m:C?candidates=9"),
         ("m:C?a=1&rerank=x?device=cpu", "m:C?a=1", "x?device=cpu"),
         ("bm25?rerank=x?device=cpu&candidates=9", "bm25", "x?device=cpu&candidates=9"),
         ("bm25?rerank=m:C&retriever_weight=.5", "bm25", "m:C?retriever_weight=.5"),
@@ -171,13 +170,13 @@ def test_name_and_fingerprint_tell_of_both():
     ],
 )
 def test_a_reranker_is_an_option_of_the_retriever(spec, plain, told):
-    assert split_reranker(spec) == (plain, told)
+    assert split_retriever(spec) == (plain, "", told)
     if told:
         assert join_reranker(plain, told) == spec, "runs record the specification as it was written"
 
 
 def test_options_of_the_retriever_may_follow_the_reranker():
-    assert split_reranker("m:C?a=1&rerank=x&b=2&candidates=9") == ("m:C?a=1&b=2", "x?candidates=9")
+    assert split_retriever("m:C?a=1&rerank=x&b=2&candidates=9") == ("m:C?a=1&b=2", "", "x?candidates=9")
 
 
 def test_the_configuration_has_the_kind_the_index_and_the_reranker_apart():

@@ -214,7 +214,7 @@ def split_retriever(retriever: Any) -> tuple[Any, str, str]:
     spec = parse_spec(retriever)
     reranker, options = str(spec.options.get("rerank", "")), _without(spec.options, ("rerank",))
     if reranker:
-        named = parse_spec(reranker)
+        named = parse_spec(reranker)  # which may have options of its own, as in rerank=bundled?device=cpu
         own = {name: value for name, value in options.items() if name in _RERANKING}
         reranker = str(Spec(named.name, named.place, {**named.options, **own}))
         options = _without(options, _RERANKING)
@@ -225,10 +225,10 @@ def split_retriever(retriever: Any) -> tuple[Any, str, str]:
 
 def join_reranker(retriever: str, reranker: str) -> str:
     """Return the specification of a retriever with a reranker, the inverse of `split_retriever`."""
-    spec, named = parse_spec(retriever), parse_spec(reranker)
-    own = {name: value for name, value in named.options.items() if name in _RERANKING}
-    inner = str(Spec(named.name, named.place, _without(named.options, _RERANKING)))
-    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": inner, **own}))
+    spec, own = parse_spec(retriever), parse_spec(reranker)
+    named = str(Spec(own.name, own.place, _without(own.options, _RERANKING)))
+    reranking = {name: value for name, value in own.options.items() if name in _RERANKING}
+    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": named, **reranking}))
 
 
 def _without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

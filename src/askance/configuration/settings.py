@@ -137,8 +137,7 @@ class EngineConfig:
         parameters: parameter=value; may be repeated.
         prompts: One of `askance prompts`, or a prompt file. For eval, 'dataset' is the set with the name of
             the dataset.
-        preset: A name from `askance presets`, or a preset file. It overrides parameters from configuration
-            files and the environment, but not those from --set.
+        preset: A name from `askance presets`, or a preset file, for the parameters that nothing else sets.
         seed: The seed of a model's random choices.
         abstain_below: The confidence below which an answer counts as not in the documents: a number from 0 to
             1, or auto for the one that was measured; none by default. It needs the extra rerank.

@@ -196,7 +196,7 @@ _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
 
 
 def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
-    """Return a model's text without its markers, which the methods ``…_authors`` keep."""
+    """Return a model's text without its markers, which methods such as ``single_authors`` keep."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
     return without_markers(text, lambda: quotable_texts(question, before))

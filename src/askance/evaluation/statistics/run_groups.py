@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
+from askance.core.spec import parse_method
 from askance.evaluation.run.record import Settings
 from askance.evaluation.run.recorded_run import RecordedRun
 
@@ -267,12 +268,16 @@ def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
 
 
 def non_default_parameters(settings: Settings) -> dict[str, str]:
-    """Return the non-default parameters, which are the ones that the title shows."""
-    return {
-        parameter: value
-        for parameter, value in settings.parameters.items()
-        if f"({parameter}=" in settings.title or f", {parameter}=" in settings.title
-    }
+    """Return the non-default parameters, which are the ones that the title shows.
+
+    The title shows the members of a method in place of the parameter `methods`.
+    """
+    try:
+        shown = set(parse_method(settings.title).options)
+    except InputError:  # the title of another version
+        shown = set()
+    shown |= {"methods"} if shown - set(settings.parameters) else set()
+    return {parameter: value for parameter, value in settings.parameters.items() if parameter in shown}
 
 
 def _marks(settings: Settings) -> dict[str, str]:

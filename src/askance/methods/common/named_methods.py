@@ -49,7 +49,9 @@ class MethodCollection:
         return str(self)
 
     def __str__(self) -> str:
-        return ",".join([*self.own, *(f"{name}={method_spec(method)}" for name, method in self.named)])
+        specs = {name: str(method_spec(method)) for name, method in self.named}
+        members = (name if spec == name else f"{name}={spec}" for name, spec in specs.items())
+        return ",".join([*self.own, *members])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
