@@ -15,6 +15,7 @@ from typer.main import get_command
 from askance.cli.main import app
 from askance.configuration.build import profiles_of
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, MODELS, PROMPT_SETS, parse_spec
+from askance.configuration.grid import read_grid
 from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
 from askance.configuration.prompts import open_prompts
@@ -24,7 +25,6 @@ from askance.evaluation.judging.citations import citation_scores
 from askance.evaluation.judging.facts import fact_scores
 from askance.evaluation.metrics import METRICS
 from askance.evaluation.metrics.answers import exact_match
-from askance.evaluation.run.grid import read_grid
 from askance.evaluation.statistics.summaries import Costs
 from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompt_template import AirragPromptTemplate

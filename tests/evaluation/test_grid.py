@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from askance.configuration.build import ready_method
+from askance.configuration.grid import prepare_experiments, read_grid, run_grid
 from askance.core.errors import (
     GridError,
     InputError,
@@ -17,7 +18,6 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
-from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.runner import RunOptions
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from askance.configuration.experiment import Experiment, select_examples, stratified
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.experiment import Experiment, select_examples, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 

@@ -12,6 +12,8 @@ import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
 from askance.configuration.build import encoder_to_build_with, load_encoder, load_models, load_reranker
+from askance.configuration.experiment import ReadyExperiment
+from askance.configuration.grid import loading_once
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
@@ -28,8 +30,6 @@ from askance.evaluation.advice.trial import (
     prepare_candidates,
     try_candidates,
 )
-from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.grid import loading_once
 from askance.evaluation.run.runner import LoadModels
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs

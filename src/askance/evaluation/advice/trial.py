@@ -18,10 +18,10 @@ from statistics import fmean
 from typing import Any
 
 from askance.ask import check_needs
+from askance.configuration.experiment import Load, ReadyExperiment, prepare_experiment
+from askance.configuration.grid import Grid, GridListener, run_grid
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets.single_hop import NO_ANSWER
-from askance.evaluation.run.experiment import Load, ReadyExperiment, prepare_experiment
-from askance.evaluation.run.grid import Grid, GridListener, run_grid
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
 from askance.evaluation.run.runner import LoadModels, RunOptions
 from askance.evaluation.statistics.selective import is_answerable

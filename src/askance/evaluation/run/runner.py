@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Engine, Result, precisions_of
+from askance.configuration.experiment import NumberedExamples, ReadyExperiment
 from askance.configuration.methods import choose_method
 from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
@@ -17,7 +18,6 @@ from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
-from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
 from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run

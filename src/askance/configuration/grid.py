@@ -38,6 +38,13 @@ from typing import Any, cast
 
 from askance.configuration.build import ROLES, is_kind
 from askance.configuration.catalogue import DEFAULT_RETRIEVER
+from askance.configuration.experiment import (
+    Experiment,
+    Load,
+    ReadyExperiment,
+    prepare_experiment,
+    takes_prompts,
+)
 from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import (
@@ -51,13 +58,6 @@ from askance.core.errors import (
 from askance.core.ports import Model
 from askance.core.toml_file import read_toml
 from askance.core.types import Role
-from askance.evaluation.run.experiment import (
-    Experiment,
-    Load,
-    ReadyExperiment,
-    prepare_experiment,
-    takes_prompts,
-)
 from askance.evaluation.run.gold_retriever import GOLD
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels, Progress, RunOptions, evaluate, start_run
