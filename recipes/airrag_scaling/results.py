@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from askance.configuration.experiment import ReadyExperiment
 from askance.core.answers import Answer
 from askance.core.trace import AnyEvent, Expanded
 from askance.evaluation.datasets import Example
+from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval

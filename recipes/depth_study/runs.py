@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from askance.configuration.build import load_models
-from askance.configuration.grid import Grid, loading_once, prepare_experiments
+from askance.configuration.grid import Grid, prepare_experiments
 from askance.core.errors import AskanceError
+from askance.evaluation.run.grid import loading_once
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from askance.configuration.build import ready_method
-from askance.configuration.grid import prepare_experiments, read_grid, run_grid
+from askance.configuration.grid import prepare_experiments, read_grid
 from askance.core.errors import (
     GridError,
     InputError,
@@ -18,6 +18,7 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
+from askance.evaluation.run.grid import run_grid
 from askance.evaluation.run.runner import RunOptions
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel

@@ -147,8 +147,8 @@ def test_cells_of_a_grid_take_what_they_ask(experiment, tmp_path):
     ready = prepare_experiments(read_grid(path).experiments())
     found = {
         name.rpartition("/")[2]: (
-            each.experiment.retriever,
-            each.experiment.encoder,
+            each.config["retriever"],
+            each.config["encoder"],
             each.encoder is not None,
         )
         for name, each in ready.items()

@@ -19,8 +19,9 @@ from askance.cli.options import (
     with_settings,
 )
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
+from askance.configuration.catalogue import DEFAULT_METRICS
 from askance.configuration.experiment import Experiment, prepare_experiment
-from askance.configuration.grid import prepare_experiments, read_grid, run_grid
+from askance.configuration.grid import prepare_experiments, read_grid
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
@@ -28,8 +29,8 @@ from askance.core.strict_json import json_line
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
-from askance.evaluation.metrics import DEFAULT_METRICS
 from askance.evaluation.report.tables import NONE, confidence_values
+from askance.evaluation.run.grid import run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions

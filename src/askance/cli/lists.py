@@ -15,13 +15,16 @@ from askance.cli.options import JsonFlag
 from askance.configuration.build import check_model
 from askance.configuration.catalogue import (
     AIRRAG_PROMPT_SETS,
+    DATASETS,
     DEFAULT_METHOD,
     ENCODERS,
     METHODS,
+    METRICS,
     MODELS,
     PROMPT_SETS,
     RETRIEVERS,
 )
+from askance.configuration.evaluation import metric_function, read_dataset
 from askance.configuration.methods import make_method
 from askance.configuration.parameter_schema import parameter_schema, typed_parameters
 from askance.configuration.presets import shipped
@@ -31,8 +34,7 @@ from askance.core.extensions import known_names, packages_of_plugins, passed_ove
 from askance.core.parameters import describe_type, name_of, parameter_range
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
-from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
-from askance.evaluation.metrics import METRICS
+from askance.evaluation.datasets import Dataset, Example
 from askance.models.checking import CheckReport
 from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
@@ -212,7 +214,10 @@ def metrics() -> None:
         askance metrics
         askance eval --dataset sample --index sample-index --metric f1 --out runs/f1
     """
-    rows = [(each.spec, _first_line(each.function), each.reads) for each in METRICS.values()]
+    rows = [
+        (f"{name}{each.parameter}", _first_line(metric_function(each)), each.reads)
+        for name, each in METRICS.items()
+    ]
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)
 
 

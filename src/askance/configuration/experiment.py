@@ -1,44 +1,32 @@
 """Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from datetime import UTC, datetime
-from difflib import get_close_matches
-from hashlib import sha256
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import Field
-from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic.dataclasses import dataclass
 
-from askance.ask import check_can_search
+from askance.ask import Engine, check_can_search
 from askance.configuration.build import load_encoder, open_retriever
-from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_RETRIEVER, PROMPT_SETS
-from askance.configuration.methods import make_method, prompts_class
+from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
+from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.methods import choose_method, make_method, prompts_class
 from askance.configuration.settings import STRICT, EngineConfig, PathOrNone
-from askance.core.errors import DatasetError, InputError, about
-from askance.core.parameters import method_spec, name_of
-from askance.core.ports import Encoder, Method, Retriever, filtered_retriever
-from askance.core.records import opened
-from askance.core.version import VERSION
-from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.metrics import DEFAULT_METRICS, Scoring, open_metrics
+from askance.core.errors import InputError, about
+from askance.core.ports import Method, Model, Retriever, filtered_retriever
+from askance.core.types import Role
+from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
-from askance.evaluation.run.record import Settings, machine_here, versions_here
 from askance.methods.common.prompts import PromptTemplate
 
 PROMPTS_OF_DATASET = "dataset"
-SAMPLING_SEED = 0
-NumberedExamples = Mapping[int, Example]
-"""Examples by their number in the dataset, from 1."""
 Load = Callable[..., Any]
 """A function that calls its first argument, a loader, with the other arguments, and returns the result."""
 
 
-@checked_dataclass(frozen=True, kw_only=True, config=STRICT)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Experiment(EngineConfig):
     """An experiment: the configuration of an engine, and the questions to ask it.
 
@@ -97,57 +85,6 @@ def takes_prompts(method: Method) -> bool:
     return prompts_class(type(method)) is PromptTemplate
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyExperiment:
-    """An experiment with everything loaded and checked except its models, which may take long to load."""
-
-    experiment: Experiment
-    questions: NumberedExamples
-    method: Method
-    retriever: Retriever | None
-    scoring: Scoring
-    encoder: Encoder | None = None
-
-    def settings(self, models: Mapping[str, str], precisions: Mapping[str, str]) -> Settings:
-        """Return the settings of a run that starts now.
-
-        Args:
-            models: The names of the loaded models, by role.
-            precisions: The data types that the models compute in, by role.
-        """
-        experiment, examples = self.experiment, tuple(self.questions.values())
-        return Settings(
-            dataset=experiment.dataset,
-            num_questions=len(examples),
-            questions_sha256=sha256(repr(examples).encode()).hexdigest(),
-            method=name_of(type(self.method)),
-            title=str(method_spec(self.method)),
-            parameters=_parameters(self.method),
-            models=models,
-            model_specs=experiment.model_specs,
-            index="" if experiment.index is None else str(experiment.index),
-            index_content="" if self.retriever is None else self.retriever.fingerprint,
-            seed=experiment.seed,
-            metrics=self.scoring.names,
-            askance=VERSION,
-            versions=versions_here(),
-            machine=machine_here(),
-            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            budget={name: value for name, value in asdict(experiment.budget).items() if value is not None},
-            retriever=experiment.retriever_spec,
-            precisions=precisions,
-            encoder="" if self.encoder is None else f"{self.encoder.name}, {self.encoder.fingerprint}",
-            reading=self.scoring.reading.name,
-            config=experiment.stored(),
-        )
-
-
-def _parameters(method: Any) -> dict[str, str]:
-    known = fields(method) if is_dataclass(method) else ()
-    values = {field.name: getattr(method, field.name) for field in known}
-    return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
-
-
 def prepare_experiment(
     experiment: Experiment, load: Load = lambda function, *given: function(*given)
 ) -> ReadyExperiment:
@@ -182,57 +119,23 @@ def prepare_experiment(
         retriever = filtered_retriever(GoldRetrievers(tuple(questions.values())), experiment.where)
     check_can_search(method, retriever, encoder)
     encoder = encoder if method.needs.encoder else None
-    return ReadyExperiment(experiment, questions, method, retriever, scoring, encoder)
 
+    def engine(models: Mapping[Role, Model]) -> Engine:
+        cached = experiment.cached_models(models)
+        chosen, _ = choose_method(experiment.make, experiment.method, cached, retriever, encoder)
+        return experiment.engine(chosen, cached, retriever, encoder)
 
-def select_examples(
-    dataset: str, examples: Sequence[Example], sample: int | None = None, ids: Path | None = None
-) -> NumberedExamples:
-    """Return the selected examples of a dataset by their numbers, in the order of the dataset.
-
-    Args:
-        examples: All examples of the dataset, which are the result without `sample` and `ids`.
-        sample: The number of examples to sample.
-        ids: A text file with the ids of the examples to select.
-
-    Raises:
-        DatasetError: The list of ids can't be read, or names a question that the dataset does not have.
-    """
-    indices: Sequence[int] = range(len(examples))
-    if sample is not None:
-        indices = stratified(examples, sample)
-    elif ids is not None:
-        indices = _listed(dataset, examples, ids)
-    return {index + 1: examples[index] for index in sorted(indices)}
-
-
-def stratified(examples: Sequence[Example], num_wanted: int) -> tuple[int, ...]:
-    """Return the indices of a stratified sample of `num_wanted` examples.
-
-    Each kind of question is about as frequent in the sample as in the dataset. The examples of each kind are
-    shuffled with a fixed seed, and all examples are ranked by their relative position within their kind.
-    Therefore a smaller sample is a subset of a larger one.
-    """
-    random = np.random.default_rng(SAMPLING_SEED)
-    ranked = []
-    for kind in sorted({example.kind for example in examples}):
-        members = [index for index, example in enumerate(examples) if example.kind == kind]
-        order = random.permutation(len(members)).tolist()
-        ranked += [((rank + 0.5) / len(members), kind, members[i]) for rank, i in enumerate(order)]
-    return tuple(index for _, _, index in sorted(ranked)[:num_wanted])
-
-
-def _listed(dataset: str, examples: Sequence[Example], path: Path) -> tuple[int, ...]:
-    indices = {example.question.id: index for index, example in enumerate(examples)}
-    with opened(path) as file:
-        ids = [line.strip() for line in file.read().split("\n") if line.strip()]
-    if not ids:
-        raise DatasetError(f"{path} names no questions: write one question id per line.")
-    for id, times in Counter(ids).items():
-        if times > 1:
-            raise DatasetError(f"{path} names the question {id!r} {times} times: name it once.")
-        if id not in indices:
-            near = get_close_matches(id, indices, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else "check the list, or name another file."
-            raise DatasetError(f"{path} names the question {id!r}, which {dataset!r} does not have: {remedy}")
-    return tuple(indices[id] for id in ids)
+    return ReadyExperiment(
+        dataset=experiment.dataset,
+        questions=questions,
+        method=method,
+        retriever=retriever,
+        scoring=scoring,
+        encoder=encoder,
+        models=experiment.models,
+        model_specs=experiment.model_specs,
+        retriever_spec=experiment.retriever_spec,
+        in_flight=experiment.questions_in_flight,
+        config=experiment.stored(),
+        engine=engine,
+    )

@@ -27,7 +27,7 @@ from askance.core.answers import Answer
 from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import Scoring
+from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.record import Record, Settings, continued, differences, first_changed_field
 from askance.storage.durable_files import (
     AppendOnlyFile,

@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Engine, Result, precisions_of
-from askance.configuration.experiment import NumberedExamples, ReadyExperiment
-from askance.configuration.methods import choose_method
 from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
 from askance.core.ports import Model
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import Scoring
+from askance.evaluation.metrics.scoring import Scoring
+from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
 from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
-"""A function from specifications by role to models by role, such as `loaders.load_models`."""
+"""A function from specifications by role to models by role, such as `build.load_models`."""
 _95_PERCENT = 1.96
 
 
@@ -188,7 +187,7 @@ def _opened(
         if run is not None and _is_finished(run, ready, options):
             settings = ready.settings(run.settings.models, run.settings.precisions)
         else:
-            engine = replace(_engine(ready, load_models), on_end=options.on_end)
+            engine = replace(ready.engine(load_models(ready.models)), on_end=options.on_end)
             names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
             settings = ready.settings(names, precisions_of(engine.models))
         examples = ready.questions.values()
@@ -201,13 +200,6 @@ def _opened(
 def _is_finished(run: RecordedRun, ready: ReadyExperiment, options: RunOptions) -> bool:
     done = {record.id for record in run.records if not (options.retry_failures and record.is_failure)}
     return {example.question.id for example in ready.questions.values()} <= done
-
-
-def _engine(ready: ReadyExperiment, load_models: LoadModels) -> Engine:
-    experiment = ready.experiment
-    models = experiment.cached_models(load_models(experiment.models))
-    method, _ = choose_method(experiment.make, experiment.method, models, ready.retriever, ready.encoder)
-    return experiment.engine(method, models, ready.retriever, ready.encoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +257,7 @@ async def _ask_all(
             status.add(record)
         progress(status)
 
-    in_flight = ready.experiment.questions_in_flight
-    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), in_flight)
+    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), ready.in_flight)
     async with aclosing(work) as finishing:
         async for outcomes in finishing:
             lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
