@@ -112,7 +112,7 @@ ours = ours_ext:encoder
 towns = ours_ext:questions
 [askance.metrics]
 alike = ours_ext:starts_alike
-[askance.configuration.prompts]
+[askance.prompts]
 found = ours_ext:prompts
 """
 
