@@ -18,8 +18,7 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
-from askance.evaluation.run.grid import run_grid
-from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 

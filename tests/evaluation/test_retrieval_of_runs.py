@@ -82,7 +82,7 @@ def test_another_encoder_is_another_run(experiment, tmp_path, monkeypatch):
     experiment = replace(experiment, method="airrag", parameters=EMB, encoder="scripted")
     before = run(experiment, tmp_path / "run")
     assert before.settings.encoder == "scripted, scripted, 16 dimensions"
-    monkeypatch.setattr("askance.configuration.experiment.load_encoder", lambda spec: ScriptedEncoder(8))
+    monkeypatch.setattr("askance.configuration.build.load_encoder", lambda spec: ScriptedEncoder(8))
     with pytest.raises(RunFolderError, match="encoder: scripted, scripted, 16 dimensions, now scripted, scr"):
         run(experiment, tmp_path / "run")
 

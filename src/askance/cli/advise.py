@@ -13,9 +13,9 @@ import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
 from askance.configuration.build import encoder_to_build_with, load_encoder, load_models, load_reranker
-from askance.configuration.experiment import Load, prepare_experiment
+from askance.configuration.experiment import prepare_experiment
 from askance.configuration.grid import Grid
-from askance.configuration.settings import EngineConfig
+from askance.configuration.settings import EngineConfig, load_now
 from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.installing import install_line
@@ -35,8 +35,7 @@ from askance.evaluation.advice.trial import (
     try_candidates,
 )
 from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.grid import loading_once
-from askance.evaluation.run.runner import LoadModels
+from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from askance.sample import CORPUS, SAMPLE
@@ -168,8 +167,7 @@ def _candidates(work: _Work) -> dict[str, Callable[[], ReadyExperiment]]:
         common=work.common,
         place="the candidates",
     )
-    load_once: Load = cache(lambda function, *given: function(*given))
-    experiments = grid.experiments().items()
+    experiments, load_once = grid.experiments().items(), cache(load_now)
     return {name.split("/")[-1]: partial(prepare_experiment, each, load_once) for name, each in experiments}
 
 

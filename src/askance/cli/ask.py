@@ -11,14 +11,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli.options import (
-    JsonFlag,
-    OtelFlag,
-    kept_trace,
-    span_export,
-    with_settings,
-    write_out,
-)
+from askance.cli.options import JsonFlag, OtelFlag, kept_trace, span_export, with_settings, write_out
 from askance.configuration.build import check_has_index, check_is_used
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import DEFAULT, SourcedConfig

@@ -30,10 +30,9 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.report.tables import NONE, confidence_values
-from askance.evaluation.run.grid import run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
-from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.evaluation.run.runner import evaluate as run_experiment
 from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
 from askance.terminal.console import err, out, plain_table, print_plain

@@ -1,20 +1,19 @@
 """Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
-from askance.configuration.build import load_encoder, open_retriever
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
 from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import choose_method, make_method, prompts_class
-from askance.configuration.settings import STRICT, EngineConfig, PathOrNone
+from askance.configuration.settings import STRICT, EngineConfig, Load, PathOrNone, load_now
 from askance.core.errors import InputError, about
-from askance.core.ports import Method, Model, Retriever, filtered_retriever
+from askance.core.ports import Method, Model, filtered_retriever
 from askance.core.types import Role
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
@@ -22,8 +21,6 @@ from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.methods.common.prompts import PromptTemplate
 
 PROMPTS_OF_DATASET = "dataset"
-Load = Callable[..., Any]
-"""A function that calls its first argument, a loader, with the other arguments, and returns the result."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -85,9 +82,7 @@ def takes_prompts(method: Method) -> bool:
     return prompts_class(type(method)) is PromptTemplate
 
 
-def prepare_experiment(
-    experiment: Experiment, load: Load = lambda function, *given: function(*given)
-) -> ReadyExperiment:
+def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyExperiment:
     """Load and check everything that an experiment needs, except its models.
 
     Args:
@@ -103,14 +98,8 @@ def prepare_experiment(
         scoring = open_metrics(experiment.metrics, reading)
     method = experiment.make()
     experiment.check_retrieval(method)
-    index, encoder = experiment.index, experiment.encoder
-    with about("encoder"):
-        encoder = load(load_encoder, encoder) if isinstance(encoder, str) else encoder
-    retriever: Retriever | None = None
-    if not experiment.is_gold and (index is not None or experiment.retriever != DEFAULT_RETRIEVER):
-        with about("retriever" if index is None else "index"):
-            opened_index = load(open_retriever, index, experiment.retriever, encoder, experiment.rerank)
-            retriever = experiment.cached_retriever(filtered_retriever(opened_index, experiment.where))
+    encoder = experiment.open_encoder(load)
+    retriever = None if experiment.is_gold else experiment.open_retriever(encoder, load)
     with about("questions"):
         examples = load(read_dataset, experiment.dataset, experiment.limit)
     with about("ids"):

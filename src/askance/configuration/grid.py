@@ -18,9 +18,9 @@
 
     [methods.single]
 
-    [methods.dragin-paper]
+    [methods.dragin-often]
     method = "dragin"
-    set = { profile = "paper" }
+    set = { threshold = 0.3 }
 
 Every setting of an engine (see `EngineConfig`) may be at the top, in a dataset's table or in a method's
 table. The dataset's table takes precedence over the top, and the method's table over both. The run of an
@@ -38,19 +38,10 @@ from typing import Any
 
 from askance.configuration.build import ROLES, is_kind
 from askance.configuration.catalogue import DEFAULT_RETRIEVER
-from askance.configuration.experiment import (
-    Experiment,
-    Load,
-    prepare_experiment,
-    takes_prompts,
-)
-from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig
+from askance.configuration.experiment import Experiment, prepare_experiment, takes_prompts
+from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
-from askance.core.errors import (
-    GridError,
-    InputError,
-    UnknownName,
-)
+from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.toml_file import read_toml
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.gold_retriever import GOLD
@@ -211,8 +202,7 @@ def prepare_experiments(
     Raises:
         GridError: An experiment can't be prepared. The message names the experiment.
     """
-    load_once: Load = cache(lambda function, *given: function(*given))
-    ready = {}
+    ready, load_once = {}, cache(load_now)
     for name, experiment in experiments.items():
         with _place_in_errors(name, partial(place_of, name)):
             ready[name] = prepare_experiment(experiment, load_once)

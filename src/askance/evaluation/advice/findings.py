@@ -14,13 +14,7 @@ from typing import Any
 
 from askance.confidence import default_calibration
 from askance.core.errors import InputError
-from askance.evaluation.advice.trial import (
-    BASE,
-    LEAST_QUESTIONS,
-    METRIC,
-    CandidateTrial,
-    answerable_scores,
-)
+from askance.evaluation.advice.trial import BASE, LEAST_QUESTIONS, METRIC, CandidateTrial, answerable_scores
 from askance.evaluation.report.tables import ResultTable
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import (

@@ -20,9 +20,8 @@ from askance.ask import check_needs
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.grid import GridListener, run_grid
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
-from askance.evaluation.run.runner import LoadModels, RunOptions
+from askance.evaluation.run.runner import GridListener, LoadModels, RunOptions, run_grid
 from askance.evaluation.statistics.selective import is_answerable
 from askance.evaluation.statistics.summaries import scores_of
 
