@@ -33,12 +33,13 @@ from recipes.command_line import markdown, parser_of
 from askance.ask import Engine
 from askance.cli.main import exit_codes
 from askance.configuration.build import load_model, open_retriever
+from askance.configuration.evaluation import read_dataset
 from askance.configuration.methods import make_method
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.answers import f1
 from askance.evaluation.run.gold_retriever import GoldRetriever
 from askance.evaluation.statistics.compare import mean_interval, paired_difference

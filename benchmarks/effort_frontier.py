@@ -20,6 +20,7 @@ from typing import Any
 from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
+from askance.configuration.evaluation import open_metrics
 from askance.configuration.presets import open_preset
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
@@ -67,7 +68,12 @@ def calibrated(world: World, numbers: range, price: float) -> BestValue:
     engine = engine_of(world, replace(auto, stop_lead=float(auto.rollouts * auto.answer_samples + 1)))
     return asyncio.run(
         calibrate_by_score(
-            engine, examples, "exact_match", parameter="stop_lead", price=price, max_trials=_TRIALS
+            engine,
+            examples,
+            open_metrics(["exact_match"]),
+            parameter="stop_lead",
+            price=price,
+            max_trials=_TRIALS,
         )
     )
 

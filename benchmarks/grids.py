@@ -12,9 +12,9 @@ from askance.cli.evaluate import MAX_FAILURES
 from askance.cli.runs import compare, report
 from askance.configuration.build import load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
+from askance.configuration.experiment import PROMPTS_OF_DATASET, Experiment
+from askance.configuration.grid import Grid, Table, prepare_experiments
 from askance.core.errors import AskanceError, InputError
-from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
-from askance.evaluation.run.grid import Grid, Table, prepare_experiments
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import RunOptions
 from askance.terminal.console import err, print_plain

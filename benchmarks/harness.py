@@ -25,8 +25,8 @@ from functools import partial
 from pathlib import Path
 
 from askance.ask import Engine
+from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.core.types import GenerateRequest, Generation
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.runner import RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.index.build import build_index

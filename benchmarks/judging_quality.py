@@ -30,9 +30,10 @@ from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
 from askance.configuration.build import load_model
+from askance.configuration.evaluation import read_dataset
 from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Hit, Passage, Sampling
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.run.result_file import work_through
 from askance.evaluation.statistics.compare import mean_interval

@@ -32,8 +32,9 @@ from recipes.relevance.evaluation import split
 from askance.cli.main import exit_codes
 from askance.cli.train import examples_by_name
 from askance.configuration.build import load_encoder, load_reranker
+from askance.configuration.evaluation import read_dataset
 from askance.core.ports import Encoder, Reranker, Retriever
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense

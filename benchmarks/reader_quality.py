@@ -21,8 +21,8 @@ from recipes.command_line import markdown, parser_of
 from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
+from askance.configuration.grid import Grid
 from askance.evaluation.run.gold_retriever import GOLD
-from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import mean_interval, paired_difference

@@ -28,9 +28,9 @@ from recipes.command_line import markdown
 
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
+from askance.configuration.grid import Table
 from askance.core.errors import InputError
 from askance.core.trace import Decided
-from askance.evaluation.run.grid import Table
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.summaries import main_metrics, scores_of

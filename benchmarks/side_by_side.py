@@ -16,9 +16,9 @@ from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
+from askance.configuration.grid import Table
 from askance.configuration.methods import method_class
 from askance.core.errors import InputError, UnknownName
-from askance.evaluation.run.grid import Table
 from benchmarks.grids import grid_options, make_grid, run_and_show
 
 BASE = "single"

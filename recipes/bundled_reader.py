@@ -15,7 +15,8 @@ from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.cli.train import train_shown
-from askance.evaluation.datasets import Example, read_dataset
+from askance.configuration.evaluation import read_dataset
+from askance.evaluation.datasets import Example
 from askance.terminal.console import err
 from recipes.command_line import parser_of
 from recipes.reader.data_mix import RecipeBuilder, RecipeSettings

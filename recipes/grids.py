@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from askance.configuration.build import load_models
+from askance.configuration.grid import Grid, prepare_experiments
 from askance.core.errors import AskanceError
 from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.grid import Grid, prepare_experiments, run_grid
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import LoadModels, Progress, RunOptions
+from askance.evaluation.run.runner import LoadModels, Progress, RunOptions, run_grid
 from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
 

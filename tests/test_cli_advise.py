@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
 from askance.configuration.sources import read_config
 from askance.core.errors import MissingExtra
 from askance.evaluation.advice import trial
-from askance.evaluation.datasets import read_dataset
 from askance.models.scripted import ScriptedModel, ScriptedPairScorer
 
 TOWNS = [

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from askance.cli import lists
-from askance.evaluation.datasets import DATASETS
+from askance.configuration.catalogue import DATASETS
 
 
 def test_every_dataset_is_listed_with_files_licence_and_source(run):

@@ -7,11 +7,10 @@ from typer.main import get_command
 
 from askance.cli.main import app
 from askance.cli.options import models_by_role, parameters_by_name
-from askance.configuration.catalogue import DEFAULT_METHOD, METHODS, RETRIEVERS
+from askance.configuration.catalogue import DATASETS, DEFAULT_METHOD, METHODS, RETRIEVERS
 from askance.configuration.methods import make_method
 from askance.configuration.presets import open_preset
 from askance.core.spec import parse_spec
-from askance.evaluation.datasets import DATASETS
 from askance.terminal.console import described
 from askance.training.reader.settings import ReaderSettings
 from askance.training.relevance.settings import RelevanceSettings

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
 from askance.core.answers import Answer, Citation
 from askance.core.types import Passage
-from askance.evaluation.datasets import read_dataset
 from askance.models.scripted import Reply, ScriptedModel
 from tests.evaluation.datasets.test_files import FILES
 from tests.evaluation.hand_made import answered, record, written

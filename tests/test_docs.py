@@ -13,18 +13,24 @@ from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
 from askance.cli.main import app
-from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, MODELS, PROMPT_SETS
+from askance.configuration.catalogue import (
+    AIRRAG_PROMPT_SETS,
+    DATASETS,
+    METHODS,
+    METRICS,
+    MODELS,
+    PROMPT_SETS,
+)
+from askance.configuration.evaluation import read_dataset
+from askance.configuration.grid import read_grid
 from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
 from askance.configuration.prompts import open_prompts
 from askance.core.spec import parse_spec
 from askance.core.trace import EVENT_TYPES
-from askance.evaluation.datasets import DATASETS, read_dataset
 from askance.evaluation.judging.citations import citation_scores
 from askance.evaluation.judging.facts import fact_scores
-from askance.evaluation.metrics import METRICS
 from askance.evaluation.metrics.answers import exact_match
-from askance.evaluation.run.grid import read_grid
 from askance.evaluation.statistics.summaries import Costs
 from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
@@ -197,7 +203,7 @@ def test_datasets_of_the_table_exist():
 
 
 def test_metrics_and_costs_of_the_tables_exist():
-    metrics = [(metric.spec, metric.reads) for metric in METRICS.values()]
+    metrics = [(name + metric.parameter, metric.reads) for name, metric in METRICS.items()]
     assert [(spec, reads) for spec, _, reads in table_rows(section("Metrics"), "metric")] == metrics
     costs = [name for name, *_ in table_rows(section("Metrics"), "cost")]
     assert costs == [

@@ -19,9 +19,9 @@ from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
 from askance.cli.train_airrag import train_actions_shown
 from askance.configuration.build import load_model
+from askance.configuration.grid import Grid
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
 from askance.evaluation.statistics.summaries import scores_of

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from askance.cli.main import exit_codes
-from askance.evaluation.run.grid import read_grid
+from askance.configuration.grid import read_grid
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
 from recipes.airrag_scaling.page import write_page

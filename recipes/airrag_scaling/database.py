@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from askance.evaluation.datasets import Example, read_dataset
+from askance.configuration.evaluation import read_dataset
+from askance.configuration.grid import Grid
+from askance.evaluation.datasets import Example
 from askance.evaluation.run.experiment import select_examples
-from askance.evaluation.run.grid import Grid
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.documents import Document, read_documents
 from askance.storage.durable_files import write_atomically

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from askance.configuration.grid import Grid, Table
 from askance.configuration.methods import method_class
 from askance.core.errors import GridError, InputError
-from askance.evaluation.run.grid import Grid, Table
 from askance.methods.airrag.method import Airrag
 
 PARAMETERS = ("passages", "l_max", "samples", "rollouts")

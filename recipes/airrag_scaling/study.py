@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from askance.configuration.grid import Grid, prepare_experiments
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.grid import Grid, prepare_experiments
 from askance.evaluation.run.recorded_run import RecordedRun
 from recipes.airrag_scaling.database import build_database, examples_of
 from recipes.airrag_scaling.optimal import check_disjoint, frontier_of, write_presets

@@ -25,11 +25,11 @@ from typing import Any
 from askance.cli.main import exit_codes
 from askance.configuration.build import load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
+from askance.configuration.grid import Grid, Table, prepare_experiments
 from askance.configuration.methods import method_class
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
-from askance.evaluation.run.grid import Grid, Table, loading_once, prepare_experiments
 from askance.evaluation.run.record import Record
-from askance.evaluation.run.runner import LoadModels
+from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.evaluation.statistics.compare import average_interval
 from askance.evaluation.statistics.summaries import scores_of
 from askance.methods.airrag.method import Airrag

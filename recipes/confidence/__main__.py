@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from askance.cli.main import exit_codes
-from askance.evaluation.datasets import read_dataset
+from askance.configuration.evaluation import read_dataset
 from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen

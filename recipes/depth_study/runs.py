@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from askance.configuration.build import load_models
+from askance.configuration.grid import Grid, prepare_experiments
 from askance.core.errors import AskanceError
-from askance.evaluation.run.grid import Grid, loading_once, prepare_experiments
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import LoadModels
+from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.models.feature_reward import FILE, read_feature_reward
 from askance.training.reward.labelled_states import RewardResult, states_of_run
 from askance.training.reward.train_features import (

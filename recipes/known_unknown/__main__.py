@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from askance.cli.main import exit_codes
-from askance.evaluation.datasets import read_dataset
+from askance.configuration.evaluation import read_dataset
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.console import out as screen

@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.grid import Grid
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError
-from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
@@ -189,7 +189,7 @@ def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[
                 calibrate_by_score(
                     engine,
                     examples,
-                    METRIC,
+                    open_metrics([METRIC]),
                     max_searches=MAX_SEARCHES,
                     max_trials=_TRIALS,
                     in_flight=_IN_FLIGHT,

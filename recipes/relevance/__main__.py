@@ -14,8 +14,8 @@ from pathlib import Path
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
+from askance.configuration.evaluation import read_dataset
 from askance.core.parameters import parse_parameters
-from askance.evaluation.datasets import read_dataset
 from askance.models.pair_scorer import load_cross_encoder
 from askance.terminal.console import err
 from askance.terminal.console import out as screen

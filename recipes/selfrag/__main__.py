@@ -16,8 +16,9 @@ from pathlib import Path
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
+from askance.configuration.evaluation import read_dataset
 from askance.core.parameters import parse_parameters
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.methods.selfrag.tokens import Group
 from askance.models.hf.load import load_hf
 from askance.terminal.console import out as screen

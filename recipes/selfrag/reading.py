@@ -19,11 +19,11 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from askance.configuration.grid import Grid
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.answers import match
-from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from benchmarks.run_differences import TOLERANCE, gap, repeated, run_differences
 
+from askance.configuration.evaluation import open_metrics
 from askance.core.answers import Usage
 from askance.core.trace import Trace, WordSignal
-from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.recorded_run import claimed, open_run, read_run
 from tests.evaluation.hand_made import record, run_of, settings, written
 from tests.tolerances import near

@@ -11,13 +11,12 @@ import pytest
 
 import askance
 from askance.configuration.build import load_encoder, load_model, open_retriever
+from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError, UnknownName
-from askance.evaluation.datasets import read_dataset
-from askance.evaluation.metrics import open_metrics
 from askance.training.calibration.calibrate import calibrated_methods
 
 MODULE = '''

@@ -143,7 +143,7 @@ BAD = [
     ("base = 'hotpot'", "unknown base 'hotpot'.*did you mean 'hotpotqa'"),
     ("base = 3", r"mine\.toml, base: 3 is not a text"),
     ("heading = 3", "heading: 3 is not a text. Write it between quotation marks"),
-    ("heading = x", r"mine\.toml: not TOML"),
+    ("heading = x", r"mine\.toml is not TOML"),
     ("heading = 1" + "0" * 5000, "not TOML"),
     ("demos = " + "[" * 100_000, "not TOML"),
     ("demos = 'x'", r"example 1: it is 'x'. Begin it with \[\[demos\]\]"),
@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(tmp_path, text, ex
 
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.toml").write_bytes('heading = "é"'.encode("latin-1"))
-    with pytest.raises(PromptsError, match=r"latin\.toml: not UTF-8.*Save it as UTF-8"):
+    with pytest.raises(PromptsError, match=r"latin\.toml is not UTF-8: convert it to UTF-8"):
         open_prompts(tmp_path / "latin.toml")
     for path in (tmp_path, tmp_path / "absent.toml", tmp_path / "hotpotqa", f"{'x' * 300}.toml"):
         with pytest.raises(PromptsError, match=r"can't read the prompts.*`askance prompts own`"):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from askance.configuration.catalogue import METRICS
 from askance.core import installing
 from askance.core.errors import MissingExtra
 from askance.core.installing import ENGINE, embedded_line, install_line, pip_line
-from askance.evaluation.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from askance.configuration.evaluation import open_metrics
 from askance.core.answers import Usage
 from askance.core.trace import Answered, Searched, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.record import Record, Settings
 from askance.evaluation.run.recorded_run import RecordedRun, claimed, open_run, read_run
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from askance.configuration.build import load_models
+from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
 

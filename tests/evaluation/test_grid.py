@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from askance.configuration.grid import prepare_experiments, read_grid
 from askance.configuration.methods import make_method
 from askance.core.errors import (
     GridError,
@@ -17,8 +18,7 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
-from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
-from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 

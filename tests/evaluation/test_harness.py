@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import sentencex
 
+from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
 from askance.core.installing import install_line
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.runner import RunOptions, evaluate
 from askance.models.scripted import ScriptedModel

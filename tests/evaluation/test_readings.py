@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from askance.configuration.experiment import Experiment, prepare_experiment
+from askance.configuration.grid import prepare_experiments, read_grid
 from askance.core.answers import Answer
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.trace import Trace
 from askance.evaluation.report.tables import results_table, setting_lines
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
-from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.readings import AnswerReading, open_reading
-from askance.evaluation.run.runner import RunOptions, evaluate
+from askance.evaluation.run.runner import RunOptions, evaluate, run_grid
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs, names_of
 from askance.evaluation.statistics.summaries import summarise

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from askance.configuration.evaluation import open_metrics
 from askance.core.answers import Answer, Usage
 from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
 from askance.storage.durable_files import sealed, unsealed
 from tests.evaluation.hand_made import record, settings

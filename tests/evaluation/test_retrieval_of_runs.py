@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from askance.configuration.build import open_retriever
+from askance.configuration.experiment import Experiment, prepare_experiment
+from askance.configuration.grid import prepare_experiments, read_grid
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
-from askance.evaluation.run.grid import prepare_experiments, read_grid
 from askance.evaluation.run.runner import evaluate
 from askance.evaluation.statistics.run_groups import names_of
 from askance.models.scripted import ScriptedEncoder
@@ -82,7 +82,7 @@ def test_another_encoder_is_another_run(experiment, tmp_path, monkeypatch):
     experiment = replace(experiment, method="airrag", parameters=EMB, encoder="scripted")
     before = run(experiment, tmp_path / "run")
     assert before.settings.encoder == "scripted, scripted, 16 dimensions"
-    monkeypatch.setattr("askance.evaluation.run.experiment.load_encoder", lambda spec: ScriptedEncoder(8))
+    monkeypatch.setattr("askance.configuration.build.load_encoder", lambda spec: ScriptedEncoder(8))
     with pytest.raises(RunFolderError, match="encoder: scripted, scripted, 16 dimensions, now scripted, scr"):
         run(experiment, tmp_path / "run")
 
@@ -147,8 +147,8 @@ def test_cells_of_a_grid_take_what_they_ask(experiment, tmp_path):
     ready = prepare_experiments(read_grid(path).experiments())
     found = {
         name.rpartition("/")[2]: (
-            each.experiment.retriever,
-            each.experiment.encoder,
+            each.config["retriever"],
+            each.config["encoder"],
             each.encoder is not None,
         )
         for name, each in ready.items()

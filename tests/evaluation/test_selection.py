@@ -5,9 +5,10 @@ import re
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
+from askance.configuration.experiment import Experiment
 from askance.core.errors import DatasetError, InputError
-from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.experiment import Experiment, select_examples, stratified
+from askance.evaluation.run.experiment import select_examples, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 

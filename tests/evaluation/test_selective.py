@@ -2,11 +2,11 @@
 
 import pytest
 
+from askance.configuration.evaluation import open_metrics
 from askance.core.answers import Answer
 from askance.core.trace import Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.record import make_record
 from askance.evaluation.statistics.selective import selective_summary
 from askance.evaluation.statistics.summaries import summarise

@@ -27,13 +27,13 @@ from recipes.airrag_scaling.results import (
 )
 from recipes.airrag_scaling.settings import Setting, settings_of
 
+from askance.configuration.experiment import Experiment, prepare_experiment
+from askance.configuration.grid import Grid
 from askance.configuration.presets import open_preset
 from askance.core.errors import AskanceError, GridError, InputError
 from askance.core.trace import Expanded, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
-from askance.evaluation.run.grid import Grid
 from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel

@@ -6,10 +6,10 @@ import pytest
 from recipes.airrag_scaling import tables
 from recipes.airrag_scaling.tables import Measured, main, measure, numbers_of_row, paper_tables, table_text
 
+from askance.configuration.grid import Grid
 from askance.core.answers import Usage
 from askance.core.errors import AskanceError
 from askance.evaluation.report.published import published
-from askance.evaluation.run.grid import Grid
 from askance.models.scripted import ScriptedModel
 from tests.evaluation.hand_made import record
 from tests.tolerances import near

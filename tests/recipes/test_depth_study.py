@@ -16,9 +16,9 @@ from recipes.known_unknown.questions import chain_of
 from recipes.known_unknown.world import make_world
 
 from askance.configuration.build import load_models, open_retriever
+from askance.configuration.evaluation import read_dataset
 from askance.core.answers import Usage
 from askance.core.errors import InputError
-from askance.evaluation.datasets import read_dataset
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel

@@ -19,8 +19,8 @@ from recipes.known_unknown.study import FULL, POCKET, write_world
 from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import EXPOSURES, make_world, relations
 
+from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError
-from askance.evaluation.datasets import read_dataset
 from askance.training.reader.data_mix import build_data_mix
 from askance.training.reader.settings import ReaderSettings
 from tests.training.reader.sample_examples import RAW_ONLY

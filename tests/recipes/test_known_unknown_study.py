@@ -11,8 +11,8 @@ from recipes.known_unknown.__main__ import main
 from recipes.known_unknown.questions import chain_of, questions
 from recipes.known_unknown.teaching import taught_chains
 
+from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError
-from askance.evaluation.datasets import read_dataset
 from recipes import rows
 from tests.evaluation.hand_made import record, written
 

@@ -9,6 +9,7 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
+from askance.configuration.evaluation import open_metrics
 from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError, InputError, UnknownName
 from askance.core.types import Passage, Question
@@ -34,7 +35,7 @@ def run(method="flare", settings=FLARE, examples=EXAMPLES, metric="exact_match",
     retriever = ScriptedRetriever([Passage("p", "Kiel", "Kiel is a city.")])
     model = ScriptedModel(script, context_tokens=100_000)
     engine = Engine(make_method(method, settings), {"answer": model}, retriever, 0)
-    return asyncio.run(calibrate_by_score(engine, examples, metric, **options))
+    return asyncio.run(calibrate_by_score(engine, examples, open_metrics([metric]), **options))
 
 
 def test_the_threshold_divides_what_the_model_knows_from_what_it_does_not():

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,7 +13,9 @@ import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
 from askance.configuration.build import encoder_to_build_with, load_encoder, load_models
-from askance.configuration.settings import EngineConfig
+from askance.configuration.experiment import prepare_experiment
+from askance.configuration.grid import Grid
+from askance.configuration.settings import EngineConfig, load_now
 from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.installing import install_line
@@ -23,15 +26,17 @@ from askance.evaluation.advice.passages import LEAST_GROUPS, PassageChoice, choo
 from askance.evaluation.advice.questions import QuestionWriter, write_questions
 from askance.evaluation.advice.trial import (
     BASE,
+    CANDIDATES,
+    DATASET,
     FIRST_ROUND,
     LEAST_QUESTIONS,
+    MODEL,
     CandidateTrial,
-    prepare_candidates,
+    ready_candidates,
     try_candidates,
 )
 from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.grid import loading_once
-from askance.evaluation.run.runner import LoadModels
+from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from askance.models.pair_scorer import load_cross_encoder
@@ -144,7 +149,7 @@ async def _try(work: _Work) -> tuple[dict[str, ReadyExperiment], CandidateTrial]
     if not work.questions.exists():
         await _write_questions(work)
     print_plain(out, f"questions: {work.questions}; edit them and run the command again with another --out")
-    ready, left_out = prepare_candidates(work.questions, work.config.model_specs, work.common, work.load)
+    ready, left_out = ready_candidates(_candidates(work), work.questions, work.load)
     trial = await try_candidates(
         ready,
         work.folder / "runs",
@@ -153,6 +158,19 @@ async def _try(work: _Work) -> tuple[dict[str, ReadyExperiment], CandidateTrial]
         seconds=ends - time.monotonic(),
     )
     return ready, replace(trial, left_out={**left_out, **trial.left_out})
+
+
+def _candidates(work: _Work) -> dict[str, Callable[[], ReadyExperiment]]:
+    """Return a function for each candidate that prepares its experiment, by name."""
+    grid = Grid(
+        datasets={DATASET: {"questions": f"jsonl:{work.questions}"}},
+        models={MODEL: work.config.model_specs},
+        methods=CANDIDATES,
+        common=work.common,
+        place="the candidates",
+    )
+    experiments, load_once = grid.experiments().items(), cache(load_now)
+    return {name.split("/")[-1]: partial(prepare_experiment, each, load_once) for name, each in experiments}
 
 
 async def _write_questions(work: _Work) -> None:
@@ -223,9 +241,9 @@ def _write(
     work: _Work, docs: Sequence[str], advice: Advice, advised: ReadyExperiment, trial: CandidateTrial
 ) -> None:
     """Write the settings, and the report about the runs with the most questions."""
-    today, models = f"{datetime.now(UTC):%Y-%m-%d}", advised.experiment.model_specs
+    today, models = f"{datetime.now(UTC):%Y-%m-%d}", advised.model_specs
     comments = [f"askance advise, {today}: questions about {', '.join(docs)} by {work.config.answer_spec}"]
-    text = settings_text(advice, advised.experiment.stored(), models, comments)
+    text = settings_text(advice, advised.config, models, comments)
     write_out(work.folder / FILE, text, f"settings: {work.folder / FILE}")
     most = len(trial.runs[BASE].records)
     runs = [run for run in trial.runs.values() if len(run.records) >= most]

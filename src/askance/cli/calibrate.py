@@ -11,6 +11,7 @@ from rich.table import Table
 
 from askance.cli.options import JsonFlag, with_settings, write_out
 from askance.configuration.catalogue import DEFAULT_METHOD
+from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import make_method, reader_prompts
 from askance.configuration.presets import preset_text
 from askance.configuration.sources import SourcedConfig
@@ -18,8 +19,6 @@ from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters
 from askance.core.ports import Method
 from askance.core.strict_json import json_line
-from askance.evaluation.datasets import read_dataset
-from askance.evaluation.metrics import open_metrics
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress
@@ -60,8 +59,7 @@ def calibrate(
     """
     if price and metric is None:
         raise InputError(f"--price {price:g} is given without --metric: name the metric to gain.")
-    if metric is not None:
-        open_metrics([metric])  # a wrong name is told before models are loaded
+    scoring = None if metric is None else open_metrics([metric])
     config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
     prompts = config.prompts or reader_prompts(type(config.make()), config.answer_spec).get("prompts")
@@ -82,12 +80,12 @@ def calibrate(
             "on_progress": progress,
         }
         found: Calibration | BestValue
-        if metric is None:
+        if scoring is None:
             questions, wanted = [each.question for each in examples], 2.0 if searches is None else searches
             found = asyncio.run(find_threshold(engine, questions, wanted, **options))
         else:
             found = asyncio.run(
-                calibrate_by_score(engine, examples, metric, max_searches=searches, price=price, **options)
+                calibrate_by_score(engine, examples, scoring, max_searches=searches, price=price, **options)
             )
     if file is not None and found.value is not None:
         write_out(file, _preset(found, instance, dataset))

@@ -19,6 +19,9 @@ from askance.cli.options import (
     with_settings,
 )
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
+from askance.configuration.catalogue import DEFAULT_METRICS
+from askance.configuration.experiment import Experiment, prepare_experiment
+from askance.configuration.grid import prepare_experiments, read_grid
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
@@ -27,13 +30,10 @@ from askance.core.strict_json import json_line
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
-from askance.evaluation.metrics import DEFAULT_METRICS
 from askance.evaluation.report.tables import NONE, confidence_values
-from askance.evaluation.run.experiment import Experiment, prepare_experiment
-from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
-from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.evaluation.run.runner import evaluate as run_experiment
 from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
 from askance.terminal.console import err, out, plain_table, print_plain

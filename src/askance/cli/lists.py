@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.table import Table
@@ -15,15 +15,17 @@ from askance.cli.options import JsonFlag
 from askance.configuration.build import check_model
 from askance.configuration.catalogue import (
     AIRRAG_PROMPT_SETS,
+    DATASETS,
     DEFAULT_METHOD,
     ENCODERS,
     METHODS,
+    METRICS,
     MODELS,
     PROMPT_SETS,
     RETRIEVERS,
 )
-from askance.configuration.methods import make_method
-from askance.configuration.parameter_schema import parameter_schema, typed_parameters
+from askance.configuration.evaluation import metric_function, read_dataset
+from askance.configuration.methods import make_method, method_class, parameter_schema
 from askance.configuration.presets import shipped
 from askance.configuration.prompts import open_airrag_prompts, open_prompts, prompts_toml
 from askance.core.errors import InputError
@@ -31,8 +33,7 @@ from askance.core.extensions import known_names, packages_of_plugins, passed_ove
 from askance.core.parameters import describe_type, parameter_range
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
-from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
-from askance.evaluation.metrics import METRICS
+from askance.evaluation.datasets import Dataset, Example
 from askance.models.checking import CheckReport
 from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
@@ -79,7 +80,7 @@ def methods(
     """
     known_methods = known_names("methods", METHODS)
     if as_json:
-        print(json_line({"methods": known_methods} if name is None else parameter_schema(make_method(name))))
+        print(json_line({"methods": known_methods} if name is None else parameter_schema(method_class(name))))
     elif name is not None:
         _show_method(name)
     else:
@@ -136,12 +137,13 @@ def method_attribute(method: object, name: str) -> str:
 
 
 def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
-    for field, hint in sorted(typed_parameters(cls), key=lambda parameter: parameter[0].kw_only is True):
+    hints = get_type_hints(cls)
+    known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    for field in sorted(known, key=lambda field: field.kw_only is True):
         default, (low, high) = field.default, parameter_range(field)
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
-        of_type = describe_type(hint)
-        values = of_type + (bounds if math.isfinite(low) else "")
+        values = describe_type(hints[field.name]) + (bounds if math.isfinite(low) else "")
         yield field.name, shown, f"{field.metadata.get('description', '')} ({values})"
 
 
@@ -217,7 +219,10 @@ def metrics() -> None:
         askance metrics
         askance eval --dataset sample --index sample-index --metric f1 --out runs/f1
     """
-    rows = [(each.spec, _first_line(each.function), each.reads) for each in METRICS.values()]
+    rows = [
+        (f"{name}{each.parameter}", _first_line(metric_function(each)), each.reads)
+        for name, each in METRICS.items()
+    ]
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from askance.cli.options import JsonFlag, OutOption, write_out
+from askance.configuration.evaluation import find_dataset
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.metrics.prices import read_prices
@@ -168,7 +169,7 @@ def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
         askance export alce runs/asqa --out alce.json
         askance export alce runs/asqa --dataset asqa:asqa.json --out alce.json
     """
-    _write(file, run, lambda found: formats.alce(found, dataset or found.settings.dataset))
+    _write(file, run, lambda found: formats.alce(found, find_dataset(dataset or found.settings.dataset)))
 
 
 @export.command()

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from askance.cli.options import NumberOption, OutOption, parameters_by_name
+from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import TrainingProgress
 
@@ -39,11 +39,11 @@ def _train() -> None:
     """
 
 
-def reader_command(builder_spec: str) -> Callable[..., None]:
+def reader_command(load_builder: "Callable[[], type[ExampleBuilder]]") -> Callable[..., None]:
     """Return the command that trains a reader.
 
     Args:
-        builder_spec: The ``module:Class`` that builds the training examples, imported when the command runs.
+        load_builder: A function that imports the class which builds the training examples.
     """
 
     def reader(
@@ -72,7 +72,7 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
             askance train reader --dataset jsonl:mine.jsonl --out my-reader --set epochs=2
         """
         check_packages("a reader")
-        builder: type[ExampleBuilder] = resolve_name(builder_spec)
+        builder = load_builder()
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
         from askance.training.loop.model_folder import check_free
@@ -86,7 +86,13 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
     return reader
 
 
-train.command()(reader_command("askance.training.reader.data_mix:ExampleBuilder"))
+def _builder() -> "type[ExampleBuilder]":
+    from askance.training.reader.data_mix import ExampleBuilder
+
+    return ExampleBuilder
+
+
+train.command()(reader_command(_builder))
 
 
 def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":

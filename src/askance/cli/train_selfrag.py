@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from askance.cli.options import (
-    NumberOption,
-    OutOption,
-    parameters_by_name,
-    with_settings,
-    write_out,
-)
+from askance.cli.options import NumberOption, OutOption, parameters_by_name, with_settings, write_out
 from askance.cli.train import check_packages, examples_by_name, print_training_report, show_steps, train
 from askance.configuration.build import check_has_index, recommended_in_flight
 from askance.configuration.sources import SourcedConfig

@@ -1,15 +1,19 @@
 """The catalogue: every name that is built into askance, in one table for each port.
 
-A new method, model, retriever, reranker or encoder is one row here. Its module is imported on first use.
-Plug-ins add names of their own (see `core.extensions`); a built-in name takes precedence.
+A new method, model, retriever, reranker, encoder, dataset or metric is one row here. Its module is imported
+on first use. Plug-ins add names of their own (see `core.extensions`); a built-in name takes precedence.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 from askance.core.installing import embedded_line, install_line
+from askance.evaluation.datasets import Dataset
+from askance.evaluation.metrics import Metric
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 DEFAULT_METHOD = "dragin"
@@ -242,3 +246,32 @@ AIRRAG_PROMPT_SETS = {
     "airrag-reader": "the same, in the words that readers were trained on",
 }
 """The packaged sets for AirRAG and Blender by name, each with its purpose."""
+
+_DATASETS = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
+DATASETS: Mapping[str, Dataset] = {name: Dataset(**row) for name, row in _DATASETS.items()}
+
+_ANSWERS = "askance.evaluation.metrics.answers"
+_WORD_FORMS = ("dragin", "airrag")
+"""The normalisations after which answers are compared word by word."""
+METRICS: Mapping[str, Metric] = {
+    "exact_match": Metric(f"{_ANSWERS}:exact_match", "short answer", (*_WORD_FORMS, "selfrag")),
+    "f1": Metric(f"{_ANSWERS}:f1", "short answer", _WORD_FORMS),
+    "precision": Metric(f"{_ANSWERS}:precision", "short answer", _WORD_FORMS),
+    "recall": Metric(f"{_ANSWERS}:recall", "short answer", _WORD_FORMS),
+    "accuracy": Metric(f"{_ANSWERS}:accuracy", "short answer"),
+    "yes_no_accuracy": Metric(f"{_ANSWERS}:yes_no_accuracy", "short answer"),
+    "choice_accuracy": Metric(f"{_ANSWERS}:choice_accuracy", "short answer", takes_example=True),
+    "match": Metric(f"{_ANSWERS}:match", "text", ("raw", "normalised")),
+    "rouge_l": Metric(f"{_ANSWERS}:rouge_l", "text", package="rouge_score", extra="eval"),
+    "rouge_lsum": Metric(f"{_ANSWERS}:rouge_lsum", "text", package="rouge_score", extra="eval"),
+    "str_em": Metric(f"{_ANSWERS}:str_em", "text", takes_example=True),
+    "citation_precision": Metric(f"{_ANSWERS}:citation_precision", "citations", takes_example=True),
+    "citation_recall": Metric(f"{_ANSWERS}:citation_recall", "citations", takes_example=True),
+    "supporting_recall": Metric(
+        f"{_ANSWERS}:supporting_recall", "trace", takes_example=True, counts_passages=True
+    ),
+}
+DEFAULT_METRICS = (
+    "exact_match", "f1", "precision", "recall", "accuracy", "match", "yes_no_accuracy",
+    "choice_accuracy", "str_em", "supporting_recall", "citation_precision", "citation_recall",
+)  # fmt: skip

@@ -6,12 +6,15 @@ The settings of a member of `blender`, or of a method that is an action of `airr
 ``blender(a=dragin(threshold=0.4), b=single())``, ``{"a.passages": 5}`` and ``{"a": {"passages": 5}}``.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import Annotated, Any, cast, get_type_hints
+
+from pydantic import Field, TypeAdapter
 
 from askance.ask import check_needs
 from askance.configuration.build import find
@@ -169,7 +172,9 @@ class _Maker:
             key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"
             with about(f"parameters.{key}"):
                 if not held:  # a mistake such as "dragin.threshold" for dragin itself
-                    raise UnknownName("parameter", key, _parameters(cls), place=f"of method {name_of(cls)}")
+                    raise UnknownName(
+                        "parameter", key, parameter_names(cls), place=f"of method {name_of(cls)}"
+                    )
         for parameter, collection in held.items():
             members: dict[str, Spec | Method] = dict(collection.named)
             if any(isinstance(each, Spec) for each in of_members.values()):
@@ -191,13 +196,32 @@ class _Maker:
         return {}
 
 
-def _parameters(cls: type[Any]) -> set[str]:
+def parameter_schema(cls: type[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a method's parameters, in which a record is a string."""
+    properties, hints = {}, get_type_hints(cls)
+    for each in fields(cls) if is_dataclass(cls) else ():
+        is_record, limits = is_dataclass(hints[each.name]), (math.inf, -math.inf)
+        default = str(each.default) if is_record or each.default in limits else each.default
+        declared = {key: value for key, value in each.metadata.items() if value not in limits}
+        hint: Any = Annotated[str if is_record else hints[each.name], Field(default=default, **declared)]
+        properties[each.name] = TypeAdapter(hint).json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name_of(cls),
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def parameter_names(cls: type[Any]) -> set[str]:
+    """Return the names of a method's parameters."""
     return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
 
 
 def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a method's own settings, without those of members, to the types of its parameters."""
-    typed, known = dict(settings), _parameters(cls)
+    typed, known = dict(settings), parameter_names(cls)
     for key, value in settings.items():
         if key in known & RECORDS.keys() and isinstance(value, str):
             with about(f"parameters.{key}"):

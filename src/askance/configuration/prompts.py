@@ -25,13 +25,13 @@ Every string is used exactly as written. See `docs/prompts.md`.
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
+from askance.core.toml_file import read_toml
 from askance.core.types import Demo
 from askance.methods.airrag import prompt_template as airrag
 from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragPromptTemplate
@@ -56,7 +56,7 @@ AIRRAG_PROMPT_SETS = {
 """The packaged sets for AirRAG and Blender by name, each with its purpose."""
 
 _BUILT_IN: dict[str, Any] = {template.name: template for template in (OWN, PLAIN, airrag.OWN, airrag.READER)}
-_START = "`askance prompts {}` prints a set to start from."
+_WHAT, _START = "the prompts file", "`askance prompts {}` prints a set to start from."
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 W = TypeVar("W", bound=Any)
 """A prompt template."""
@@ -92,7 +92,10 @@ def open_instructions(name: str | Path) -> Instructions:
 def prompts_toml(name: str | Path) -> str:
     """Return a prompt set of any kind, packaged or in a file, as a TOML string."""
     known, path = PROMPT_SETS | AIRRAG_PROMPT_SETS, Path(name)
-    if name in AIRRAG_PROMPT_SETS or (path.is_file() and _table(path).get("base") in [*AIRRAG_PROMPT_SETS]):
+    is_file = name not in AIRRAG_PROMPT_SETS and path.is_file()
+    start = _START.format("own")
+    base = read_toml(path, _WHAT, PromptsError, start).get("base") if is_file else name
+    if base in [*AIRRAG_PROMPT_SETS]:
         return to_toml(open_airrag_prompts(name), base="airrag")
     return to_toml(_open(name, PromptTemplate, known, _read_prompt_template))
 
@@ -193,7 +196,7 @@ def _read(
         UnknownName: There is no such key or base. The message suggests the nearest name.
         PromptsError: The file can't be read, or a value has the wrong type.
     """
-    content = {**left_out, **_table(path, start)}
+    content = {**left_out, **read_toml(path, _WHAT, PromptsError, start)}
     base = _text(path, "base", content.pop("base", next(iter(bases))))
     if base not in bases:
         raise UnknownName("base", base, bases, place=f"of prompts {path}")
@@ -204,17 +207,6 @@ def _read(
             raise UnknownName("key", key, ("base", *keys), place=f"of prompts {path}")
     values = {key: _value(path, key, value, getattr(template, key)) for key, value in content.items()}
     return dataclasses.replace(template, **values)
-
-
-def _table(path: Path, start: str = _START.format("own")) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise PromptsError(f"can't read the prompts {path}: {error.strerror}. {start}") from error
-    except UnicodeDecodeError as error:
-        raise PromptsError(f"prompts {path}: not UTF-8 text ({error}). Save it as UTF-8.") from error
-    except (ValueError, RecursionError) as error:
-        raise PromptsError(f"prompts {path}: not TOML: {error}. {start}") from error
 
 
 def _value(path: Path, key: str, value: Any, like: Any) -> Any:

@@ -112,6 +112,15 @@ def _where(value: Any) -> Any:
     return value
 
 
+Load = Callable[..., Any]
+"""A function that calls its first argument, a loader, with the other arguments, and returns the result."""
+
+
+def load_now(function: Callable[..., Any], *given: Any) -> Any:
+    """Call a loader. The `cache` of this function loads what several experiments share only once."""
+    return function(*given)
+
+
 PathOrNone = Annotated[Path | None, Field(strict=False)]
 
 
@@ -266,17 +275,18 @@ class EngineConfig:
                     )
         build.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
-    def open_encoder(self) -> Encoder | None:
+    def open_encoder(self, load: Load = load_now) -> Encoder | None:
         """Load the configured encoder, if there is one."""
         with about("encoder"):
-            return build.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
+            is_name = isinstance(self.encoder, str)
+            return cast(Encoder, load(build.load_encoder, self.encoder)) if is_name else self.encoder
 
-    def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
+    def open_retriever(self, encoder: Encoder | None = None, load: Load = load_now) -> Retriever | None:
         """Return the configured retriever, with the cache if there is one, or None if no retriever is set."""
         if self.is_without_search:
             return None
         with about("retriever" if self.index is None else "index"):
-            retriever = build.open_retriever(self.index, self.retriever, encoder, self.rerank)
+            retriever = load(build.open_retriever, self.index, self.retriever, encoder, self.rerank)
             return self.cached_retriever(filtered_retriever(retriever, self.where))
 
     def load_models(self) -> dict[Role, RoleModel]:

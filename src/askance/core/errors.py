@@ -43,8 +43,12 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from askance.core.installing import install_line
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class AskanceError(Exception):
@@ -77,6 +81,13 @@ def about(setting: str) -> Iterator[None]:
     except InputError as error:
         error.setting = error.setting or setting
         raise
+
+
+def first_flaw(error: "ValidationError") -> str:
+    """Return the first problem of a validation, as the end of "PLACE", such as ", field a.b: expected …"."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return f", field {field}: {first['msg']}" if field else f": {first['msg']}"
 
 
 class UnknownName(InputError):

@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
-from askance.core.errors import InputError, ModelSpecError
+from askance.core.errors import InputError, ModelSpecError, first_flaw
 from askance.core.types import Sampling, TokenIds
 
 PIECE = re.compile(r"<\|[a-z_]+\|>|\s*[^\s<]+|\s*<|\s+")
@@ -68,9 +68,7 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
         try:
             replies.append(reader.validate_json(line))
         except ValidationError as error:
-            first = error.errors()[0]
-            field = f", field {'.'.join(map(str, first['loc']))}" if first["loc"] else ""
-            raise ModelSpecError(f"{path}, line {number}{field}: {first['msg']}. {_SHAPE}") from error
+            raise ModelSpecError(f"{path}, line {number}{first_flaw(error)}. {_SHAPE}") from error
     return tuple(replies)
 
 

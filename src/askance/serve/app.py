@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from askance.ask import NoRetriever, check_question
-from askance.configuration.parameter_schema import parameter_schema, typed_parameters
+from askance.configuration.methods import parameter_names, parameter_schema
 from askance.configuration.settings import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError, InputError
@@ -95,7 +95,7 @@ class Application:
     async def _chat_of(self, request: Request, body: ChatRequest) -> tuple[ChatQuestion, bool]:
         """Return the checked question of a request, and whether the stream has the events of the trace."""
         name = self.engines.method_name(body.model)
-        known = [field.name for field, _ in typed_parameters(type(self.engines.engine_for(name).method))]
+        known = sorted(parameter_names(type(self.engines.engine_for(name).method)))
         parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
@@ -136,7 +136,7 @@ class Application:
                 "askance": {
                     "default": name == self.engines.default,
                     "searches": str(getattr(method, "searches", "")),
-                    "parameters": parameter_schema(method),
+                    "parameters": parameter_schema(type(method)),
                 },
             }
             for name, method in self.engines.usable_methods().items()

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError, TraceFileError
+from askance.core.errors import InputError, TraceFileError, first_flaw
 from askance.core.strict_json import json_line
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
@@ -121,9 +121,7 @@ def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
     try:
         event: AnyEvent = adapter.validate_python(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise TraceFileError(f"{source}, line {number}, field {field}: {first['msg']}.") from error
+        raise TraceFileError(f"{source}, line {number}{first_flaw(error)}.") from error
     return event
 
 

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from askance.core.errors import DatasetError, InputError, UnknownName
-from askance.evaluation.datasets import DATASETS, read_dataset
+from askance.configuration.catalogue import DATASETS
+from askance.configuration.evaluation import read_dataset
+from askance.core.errors import DatasetError, InputError
 from askance.sample import CORPUS, QUESTIONS
 
 
@@ -112,7 +113,7 @@ def test_a_file_that_is_not_there(tmp_path):
     ],
 )
 def test_a_specification_that_names_nothing(spec, message):
-    with pytest.raises((UnknownName, DatasetError), match=message):
+    with pytest.raises(InputError, match=message):
         read_dataset(spec)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from askance.configuration.catalogue import DATASETS
+from askance.configuration.evaluation import read_dataset
 from askance.core.types import Question
-from askance.evaluation.datasets import DATASETS, Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import SupportingFacts
 
 FILES = Path(__file__).parent / "files"

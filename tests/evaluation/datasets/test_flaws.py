@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
 from askance.core.errors import DatasetError, UnknownName
 from askance.core.records import rows
 from askance.core.types import Question
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from tests.evaluation.datasets.test_files import FILES, read
 
 

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
 from askance.core.errors import DatasetError
 from askance.core.types import Question
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts
 
 HOTPOT = {

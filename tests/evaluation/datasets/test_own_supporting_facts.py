@@ -2,8 +2,8 @@
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
 from askance.core.errors import DatasetError
-from askance.evaluation.datasets import read_dataset
 from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts, Triple
 from tests.evaluation.datasets.test_formats import lines, write
 from tests.evaluation.datasets.test_supporting_facts import supporting_facts_of

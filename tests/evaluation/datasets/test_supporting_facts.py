@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.evaluation.datasets import read_dataset
+from askance.configuration.evaluation import read_dataset
 from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts, Triple
 from tests.evaluation.datasets.test_files import read
 from tests.evaluation.datasets.test_formats import HOTPOT, MUSIQUE, TWO_WIKI, lines, write

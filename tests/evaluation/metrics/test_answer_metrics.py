@@ -4,7 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from askance.evaluation.metrics import METRICS, answers
+from askance.configuration.catalogue import METRICS
+from askance.evaluation.metrics import answers
 from askance.evaluation.metrics.answers import exact_match, f1, precision, recall, yes_no_accuracy
 from askance.text.answers import normalise_answer
 from tests.tolerances import near

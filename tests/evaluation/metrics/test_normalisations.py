@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.evaluation.metrics import METRICS
+from askance.configuration.catalogue import METRICS
 from askance.evaluation.metrics.answers import NORMALISATIONS, accepted_forms, closed_set_form
 
 

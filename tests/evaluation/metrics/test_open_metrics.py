@@ -2,13 +2,14 @@ import re
 
 import pytest
 
+from askance.configuration.catalogue import DEFAULT_METRICS, METRICS
+from askance.configuration.evaluation import open_metrics
 from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError, MissingExtra, UnknownName
 from askance.core.installing import install_line
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import DEFAULT_METRICS, METRICS, open_metrics
 from tests.tolerances import near
 
 BONN, TOSCA = Passage("1", "Bonn", "Bonn lies on the Rhine."), Passage("2", "Tosca", "An opera.")
@@ -149,7 +150,7 @@ def test_the_same_metric_with_other_parameters_is_another():
 
 
 def test_a_missing_package_is_known_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("askance.evaluation.metrics.find_spec", lambda package: None)
+    monkeypatch.setattr("askance.configuration.evaluation.find_spec", lambda package: None)
     with pytest.raises(
         MissingExtra, match=f"metric 'rouge_l'.*'rouge_score'.*{re.escape(install_line('eval'))}"
     ):
@@ -158,7 +159,7 @@ def test_a_missing_package_is_known_before_anything_runs(monkeypatch):
 
 
 def test_every_spec_shows_the_parameters():
-    for name, metric in METRICS.items():
+    for metric in METRICS.values():
         others = metric.normalisations[1:]
         shown = f"[:{'|'.join(others)}]" if others else "[@K]" if metric.counts_passages else ""
-        assert metric.spec == name + shown
+        assert metric.parameter == shown

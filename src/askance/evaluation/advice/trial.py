@@ -6,9 +6,8 @@ In every round, all candidates are asked the same questions, twice as many as in
 import asyncio
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from typing import Any
 from askance.ask import check_needs
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets.single_hop import NO_ANSWER
-from askance.evaluation.run.experiment import Load, ReadyExperiment, prepare_experiment
-from askance.evaluation.run.grid import Grid, GridListener, run_grid
+from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
-from askance.evaluation.run.runner import LoadModels, RunOptions
+from askance.evaluation.run.runner import GridListener, LoadModels, RunOptions, run_grid
 from askance.evaluation.statistics.selective import is_answerable
 from askance.evaluation.statistics.summaries import scores_of
 
@@ -51,39 +49,30 @@ class CandidateTrial:
     is_timed_out: bool
 
 
-def prepare_candidates(
-    questions: Path, models: Mapping[str, str], common: Mapping[str, Any], load_models: LoadModels
+def ready_candidates(
+    prepare: Mapping[str, Callable[[], ReadyExperiment]], questions: Path, load_models: LoadModels
 ) -> tuple[dict[str, ReadyExperiment], dict[str, str]]:
     """Return the candidates that can be tried, and the reason for each of the others.
 
     Args:
-        questions: The dataset, a file in JSON Lines.
-        common: The settings for all candidates, as at the top of a grid.
+        prepare: A function for each candidate that prepares its experiment, by the name of the candidate.
+        questions: The file with the questions.
 
     Raises:
         InputError: The base can't be tried, or the dataset has too few answerable questions.
     """
-    grid = Grid(
-        datasets={DATASET: {"questions": f"jsonl:{questions}"}},
-        models={MODEL: models},
-        methods=CANDIDATES,
-        common=common,
-        place="the candidates",
-    )
-    load_once: Load = cache(lambda function, *given: function(*given))
     ready, left_out = dict[str, ReadyExperiment](), dict[str, str]()
-    for name, experiment in grid.experiments().items():
-        candidate = name.split("/")[-1]
+    for candidate, prepared in prepare.items():
         try:
-            prepared = prepare_experiment(experiment, load_once)
-            loaded = load_models(experiment.models)
-            check_needs(prepared.method, loaded, prepared.retriever, prepared.encoder)
+            experiment = prepared()
+            models = load_models(experiment.models)
+            check_needs(experiment.method, models, experiment.retriever, experiment.encoder)
         except InputError as error:
             if candidate == BASE:
                 raise
             left_out[candidate] = str(error)
         else:
-            ready[candidate] = prepared
+            ready[candidate] = experiment
     examples = ready[BASE].questions.values()
     num_answerable = sum(example.golds != (NO_ANSWER,) for example in examples)
     if num_answerable < LEAST_QUESTIONS:

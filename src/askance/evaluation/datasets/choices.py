@@ -1,11 +1,12 @@
 """Multiple-choice datasets: ARC and PubHealth.
 
-Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. The catalogue has files and licences.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
-from askance.core.records import Field, unique
+from askance.core.records import Field, read_records, rows_or_table, unique
 from askance.core.types import Question
 from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 
@@ -100,3 +101,7 @@ def _label(given: Field) -> str:
             "is no label of PubHealth: true, false, mixture, unproven, SUPPORTS or REFUTES", found=True
         )
     return label
+
+
+read_pubhealth = partial(read_records, convert=pubhealth, rows_of=rows_or_table)
+read_arc = partial(read_records, convert=arc)

@@ -33,7 +33,7 @@ from askance.evaluation.datasets.example import (
     reasoning_steps,
     whole,
 )
-from askance.evaluation.datasets.own import parse_example
+from askance.evaluation.datasets.own import jsonl, parse_example
 
 SHAPE = (
     "A record in FlashRAG's layout is "
@@ -147,3 +147,6 @@ def _columns(table: Field, *names: str) -> list[list[Field]]:
         listing = ", ".join(f"{name} has {len(columns[name])}" for name in sorted(columns))
         raise table.flaw(f"has lists of different lengths ({listing})")
     return [columns.get(name, []) for name in names]
+
+
+read_jsonl = partial(read_either, convert=jsonl)

@@ -1,6 +1,6 @@
 """Datasets with long answers: ASQA and biographies.
 
-Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. The catalogue has files and licences.
 """
 
 from collections.abc import Iterator
@@ -121,3 +121,6 @@ def biography_rows(path: Path) -> Rows:
     if path.suffix.lower() != ".txt":
         return rows(path)
     return ((place, {"topic": line.strip()}) for place, line in lines(path))
+
+
+read_biographies = partial(read_records, convert=biographies, rows_of=biography_rows)

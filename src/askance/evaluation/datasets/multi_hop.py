@@ -1,6 +1,6 @@
 """Multi-hop datasets: HotpotQA, 2WikiMultihopQA, MuSiQue, IIRC and StrategyQA.
 
-Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. The catalogue has files and licences.
 """
 
 import dataclasses
@@ -218,3 +218,9 @@ def strategyqa(record: Field, number: int) -> Iterator[Example]:
             steps=reasoning_steps((question, "") for question in questions),
         ),
     )
+
+
+read_hotpotqa = partial(read_either, convert=hotpotqa)
+read_musique = partial(read_either, convert=musique)
+read_iirc = partial(read_either, convert=iirc)
+read_strategyqa = partial(read_either, convert=strategyqa, task="yes_no")

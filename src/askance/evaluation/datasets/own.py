@@ -27,9 +27,10 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
-from askance.core.records import Field, read_records, unique
+from askance.core.records import Field, read_records, table_rows, unique
 from askance.core.types import Question, Task
 from askance.evaluation.datasets.example import (
     Example,
@@ -187,3 +188,6 @@ def read_sample() -> Iterator[Example]:
 
 def _id_and_title(document: Field, number: int) -> Iterator[tuple[str, str]]:
     yield document["id"].id(), document["title"].text()
+
+
+read_csv = partial(read_records, convert=csv, rows_of=table_rows)

@@ -1,6 +1,6 @@
 """Single-hop datasets: Natural Questions, TriviaQA, PopQA and SQuAD 2.0.
 
-Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. The catalogue has files and licences.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from askance.core.errors import UnknownName
-from askance.core.records import Field, rows, unique
+from askance.core.records import Field, rows, rows_or_table, unique
 from askance.core.types import Question
 from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 from askance.evaluation.datasets.flashrag import read_either
@@ -150,3 +150,8 @@ def _sentences(context: str, answer: str, given_start: int) -> tuple[tuple[int, 
         return whole(context)
     end = start + len(answer)
     return tuple((first, last) for first, last in sentence_spans(context) if first < end and last > start)
+
+
+read_nq = partial(read_either, convert=nq)
+read_triviaqa = partial(read_either, convert=triviaqa, rows_of=partial(rows, inside="Data"))
+read_popqa = partial(read_either, convert=popqa, rows_of=rows_or_table)

@@ -13,7 +13,7 @@ from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, RunFolderError
 from askance.core.strict_json import json_line
 from askance.core.trace import Searched
-from askance.evaluation.datasets import located, read_dataset
+from askance.evaluation.datasets import DatasetFile
 from askance.evaluation.datasets.long_form import asqa_rows
 from askance.evaluation.judging.judge_run import check_has_citations, topic_of
 from askance.evaluation.run.record import Record, first_changed_field
@@ -21,11 +21,11 @@ from askance.evaluation.run.recorded_run import RecordedRun, last_answer
 from askance.text.support import cited_passages, marked, unmarked
 
 
-def alce(run: RecordedRun, dataset: str) -> str:
+def alce(run: RecordedRun, dataset: DatasetFile) -> str:
     """Return a run over ASQA in ALCE's format, with the finished questions in the order of the dataset.
 
     Args:
-        dataset: The dataset with the questions, such as "asqa:FILE".
+        dataset: The file with the questions, such as "asqa:FILE".
 
     Raises:
         InputError: The run or the dataset is not over ASQA, the questions of the dataset are not those of the
@@ -33,18 +33,18 @@ def alce(run: RecordedRun, dataset: str) -> str:
     """
     _check_is_of(run, "asqa", "alce")
     check_has_citations(run)
-    _, path, options = located(dataset)
-    if not dataset.startswith("asqa:") or path is None:
-        raise DatasetError(f"dataset {dataset!r}: the run {run.folder} is over ASQA; name asqa:FILE.")
+    spec, path = dataset.spec, dataset.path
+    if not spec.startswith("asqa:") or path is None:
+        raise DatasetError(f"dataset {spec!r}: the run {run.folder} is over ASQA; name asqa:FILE.")
     records, data = {record.id: record for record in run.records}, []
-    for example, (_, item) in zip(read_dataset(dataset), asqa_rows(path, **options), strict=True):
+    for example, (_, item) in zip(dataset.examples(), asqa_rows(path, **dataset.options), strict=True):
         record = records.pop(example.question.id, None)
         if record is None:
             continue
         field = first_changed_field(record, example)
         if field:
             raise DatasetError(
-                f"dataset {dataset!r} has the question {record.id!r} with another {field} than the run "
+                f"dataset {spec!r} has the question {record.id!r} with another {field} than the run "
                 f"{run.folder}: name the file that the run used."
             )
         answer = run.answer(record) or Answer("")
@@ -52,7 +52,7 @@ def alce(run: RecordedRun, dataset: str) -> str:
         data.append(item | {"output": marked(answer), "docs": docs})
     if records:
         raise DatasetError(
-            f"dataset {dataset!r} lacks {len(records)} questions of the run {run.folder}, such as "
+            f"dataset {spec!r} lacks {len(records)} questions of the run {run.folder}, such as "
             f"{min(records)!r}: name the file that the run used."
         )
     return json_line({"data": data}) + "\n"

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from askance.configuration.catalogue import DEFAULT_RETRIEVER
 from askance.core.answers import Answer, Usage
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
 from askance.core.types import Task
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import Scoring
+from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
 from askance.storage.durable_files import sealed
 
@@ -170,7 +169,7 @@ class Settings:
     machine: str
     started_at: str
     budget: Mapping[str, float] = field(default_factory=dict)
-    retriever: str = DEFAULT_RETRIEVER
+    retriever: str = "bm25"
     encoder: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
     reading: ReadingName = DEFAULT_READING

@@ -24,10 +24,10 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.answers import Answer
-from askance.core.errors import RunFolderError
+from askance.core.errors import RunFolderError, first_flaw
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import Scoring
+from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.record import Record, Settings, continued, differences, first_changed_field
 from askance.storage.durable_files import (
     AppendOnlyFile,
@@ -156,10 +156,7 @@ def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: st
     try:
         return kind.validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        where = f", field {field}" if field else ""
-        raise RunFolderError(f"{place}{where}: {first['msg']}. {remedy}") from error
+        raise RunFolderError(f"{place}{first_flaw(error)}. {remedy}") from error
 
 
 @contextmanager

@@ -3,20 +3,28 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from askance.ask import Engine, Result, precisions_of
-from askance.configuration.methods import choose_method
 from askance.core.concurrency import ItemResult, map_concurrent
-from askance.core.errors import LASTING, RequestRefused, TooManyFailures
+from askance.core.errors import (
+    LASTING,
+    AskanceError,
+    MissingAbility,
+    RequestRefused,
+    RunFolderError,
+    TooManyFailures,
+)
 from askance.core.ports import RoleModel
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import Scoring
+from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
 from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
@@ -123,6 +131,8 @@ class RunStatus:
 
 
 Progress = Callable[[RunStatus], None]
+GridListener = Callable[[str], AbstractContextManager[Progress]]
+"""A function from the name of an experiment to a context manager that yields the progress listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +198,7 @@ def _opened(
         if run is not None and _is_finished(run, ready, options):
             settings = ready.settings(run.settings.models, run.settings.precisions)
         else:
-            engine = replace(_engine(ready, load_models), on_end=options.on_end)
+            engine = replace(ready.engine(load_models(ready.models)), on_end=options.on_end)
             names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
             settings = ready.settings(names, precisions_of(engine.models))
         examples = ready.questions.values()
@@ -201,13 +211,6 @@ def _opened(
 def _is_finished(run: RecordedRun, ready: ReadyExperiment, options: RunOptions) -> bool:
     done = {record.id for record in run.records if not (options.retry_failures and record.is_failure)}
     return {example.question.id for example in ready.questions.values()} <= done
-
-
-def _engine(ready: ReadyExperiment, load_models: LoadModels) -> Engine:
-    experiment = ready.experiment
-    models = experiment.cached_models(load_models(experiment.models))
-    method, _ = choose_method(experiment.make, experiment.method, models, ready.retriever, ready.encoder)
-    return experiment.engine(method, models, ready.retriever, ready.encoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +268,7 @@ async def _ask_all(
             status.add(record)
         progress(status)
 
-    in_flight = ready.experiment.questions_in_flight
-    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), in_flight)
+    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), ready.in_flight)
     async with aclosing(work) as finishing:
         async for outcomes in finishing:
             lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
@@ -307,3 +309,58 @@ def _check_failures(status: RunStatus, max_failures: int | None) -> None:
             f"{max_failures}; the first, {first}. Finished questions are kept: allow more failures, or ask "
             "the failed questions again with --retry-failures."
         )
+
+
+async def run_grid(
+    experiments: Mapping[str, ReadyExperiment],
+    folder: Path,
+    load_models: LoadModels,
+    options: RunOptions,
+    listener: GridListener,
+) -> dict[str, RecordedRun | AskanceError]:
+    """Ask the unfinished questions of all experiments, and return each run or the error that ended it.
+
+    Each model is loaded once, and all experiments with the model are checked before the first of them runs.
+    If a model can't be loaded or refuses requests, or too many questions fail, the other experiments still
+    run.
+
+    Raises:
+        RunFolderError, MissingAbility: As for `evaluate`.
+    """
+    results: dict[str, RecordedRun | AskanceError] = {}
+    for _, group in groupby(experiments.items(), key=lambda entry: entry[0].split("/")[1]):
+        of_model, load_once = dict(group), loading_once(load_models)
+        for name, ready in of_model.items():
+            with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
+                start_run(ready, folder / name, load_once)
+        for name in [name for name in of_model if name not in results]:
+            with _keep_error(name, results, unless=(RunFolderError,)), listener(name) as progress:
+                results[name] = await evaluate(of_model[name], folder / name, load_once, options, progress)
+    return {name: results[name] for name in experiments}
+
+
+@contextmanager
+def _keep_error(
+    name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
+) -> Iterator[None]:
+    """Store the error of an experiment as the result of that experiment, so that the other ones still run.
+
+    Args:
+        unless: The types of errors that end the whole grid, and are raised again.
+    """
+    try:
+        yield
+    except unless:
+        raise
+    except AskanceError as error:
+        results[name] = error
+
+
+def loading_once(load_models: LoadModels) -> LoadModels:
+    """Return a function that loads each model specification at most once."""
+
+    @cache
+    def load(spec: Any) -> RoleModel:
+        return load_models({"answer": spec})["answer"]
+
+    return lambda specs: {cast(Role, role): load(spec) for role, spec in specs.items()}

@@ -24,7 +24,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import SearchParameter, parameter_field, parameter_range
 from askance.core.trace import Trace
 from askance.evaluation.datasets import Example
-from askance.evaluation.metrics import open_metrics
+from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.training.calibration.calibrate import MAX_TRIALS, choose_parameter
 from askance.training.calibration.curve import Interval, percentile_interval, resampled_means
@@ -70,7 +70,7 @@ class BestValue(CalibratedMethod):
 async def calibrate_by_score(
     engine: Engine,
     examples: Sequence[Example],
-    metric: str,
+    scoring: Scoring,
     *,
     parameter: str | None = None,
     max_searches: float | None = None,
@@ -85,20 +85,20 @@ async def calibrate_by_score(
     decisions would have been to search, and values between them. All randomness comes from the engine's seed.
 
     Args:
-        metric: The metric to choose by, such as "f1".
+        scoring: The one metric to choose by.
         max_searches: The most searches per question, on average, that the value may have. If every value
             that is tried has more, the one with the fewest is the result.
         price: The score that 1,000 tokens must gain (prompt tokens and generated tokens).
         parameter, max_trials, in_flight, on_progress: As for `calibrate`.
 
     Raises:
-        InputError: There are no questions, the metric applies to none of them or does not exist, or the
-            method or parameter can't be calibrated.
+        InputError: There are no questions, the metric applies to none of them, or the method or parameter
+            can't be calibrated.
         AskanceError: Every question failed.
     """
     if not examples or max_trials < 1:
         raise InputError("nothing to calibrate with: give at least one question and one trial.")
-    chosen, scoring = choose_parameter(type(engine.method), parameter), open_metrics([metric])
+    chosen, (metric,) = choose_parameter(type(engine.method), parameter), scoring.names
 
     def score(index: int, answer: Answer | None, trace: Trace) -> float | None:
         scores: dict[str, float | None] = scoring.judge(examples[index], answer, trace.events)["scores"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from askance.configuration.catalogue import DATASETS
 from askance.core.version import VERSION
-from askance.evaluation.datasets import DATASETS
 
 if TYPE_CHECKING:  # the card of a model that needs no torch
     from askance.training.loop.trainer import TrainingStatus

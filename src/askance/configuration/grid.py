@@ -28,43 +28,25 @@ experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to the current
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from askance.configuration.build import ROLES, is_kind
 from askance.configuration.catalogue import DEFAULT_RETRIEVER
-from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig
+from askance.configuration.experiment import Experiment, prepare_experiment, takes_prompts
+from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
-from askance.core.errors import (
-    AskanceError,
-    GridError,
-    InputError,
-    MissingAbility,
-    RunFolderError,
-    UnknownName,
-)
-from askance.core.ports import RoleModel
+from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.toml_file import read_toml
-from askance.core.types import Role
-from askance.evaluation.run.experiment import (
-    Experiment,
-    Load,
-    ReadyExperiment,
-    prepare_experiment,
-    takes_prompts,
-)
+from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.gold_retriever import GOLD
-from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import LoadModels, Progress, RunOptions, evaluate, start_run
 
 Table = Mapping[str, Any]
 """A table of the file."""
-GridListener = Callable[[str], AbstractContextManager[Progress]]
-"""A function from the name of an experiment to a context manager that yields the progress listener."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 _QUESTION_KEYS = ("limit", "sample", "ids")
 _EXPERIMENT_KEYS = (*_QUESTION_KEYS, "reading", "metrics")
@@ -219,8 +201,7 @@ def prepare_experiments(
     Raises:
         GridError: An experiment can't be prepared. The message names the experiment.
     """
-    load_once: Load = cache(lambda function, *given: function(*given))
-    ready = {}
+    ready, load_once = {}, cache(load_now)
     for name, experiment in experiments.items():
         with _place_in_errors(name, partial(place_of, name)):
             ready[name] = prepare_experiment(experiment, load_once)
@@ -235,58 +216,3 @@ def _place_in_errors(place: str, place_of: Callable[[str], str] = lambda setting
     except InputError as error:
         location = ": ".join(filter(None, (place, place_of(error.setting))))
         raise GridError(f"{location}: {error}") from error
-
-
-async def run_grid(
-    experiments: Mapping[str, ReadyExperiment],
-    folder: Path,
-    load_models: LoadModels,
-    options: RunOptions,
-    listener: GridListener,
-) -> dict[str, RecordedRun | AskanceError]:
-    """Ask the unfinished questions of all experiments, and return each run or the error that ended it.
-
-    Each model is loaded once, and all experiments with the model are checked before the first of them runs.
-    If a model can't be loaded or refuses requests, or too many questions fail, the other experiments still
-    run.
-
-    Raises:
-        RunFolderError, MissingAbility: As for `evaluate`.
-    """
-    results: dict[str, RecordedRun | AskanceError] = {}
-    for _, group in groupby(experiments.items(), key=lambda entry: entry[0].split("/")[1]):
-        of_model, load_once = dict(group), loading_once(load_models)
-        for name, ready in of_model.items():
-            with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
-                start_run(ready, folder / name, load_once)
-        for name in [name for name in of_model if name not in results]:
-            with _keep_error(name, results, unless=(RunFolderError,)), listener(name) as progress:
-                results[name] = await evaluate(of_model[name], folder / name, load_once, options, progress)
-    return {name: results[name] for name in experiments}
-
-
-@contextmanager
-def _keep_error(
-    name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
-) -> Iterator[None]:
-    """Store the error of an experiment as the result of that experiment, so that the other ones still run.
-
-    Args:
-        unless: The types of errors that end the whole grid, and are raised again.
-    """
-    try:
-        yield
-    except unless:
-        raise
-    except AskanceError as error:
-        results[name] = error
-
-
-def loading_once(load_models: LoadModels) -> LoadModels:
-    """Return a function that loads each model specification at most once."""
-
-    @cache
-    def load(spec: Any) -> RoleModel:
-        return load_models({"answer": spec})["answer"]
-
-    return lambda specs: {cast(Role, role): load(spec) for role, spec in specs.items()}

@@ -1,0 +1,130 @@
+"""Experiments, each of which is the configuration of an engine and the questions to ask it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from askance.ask import Engine, check_can_search
+from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
+from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.methods import choose_method, make_method, prompts_class
+from askance.configuration.settings import STRICT, EngineConfig, Load, PathOrNone, load_now
+from askance.core.errors import InputError, about
+from askance.core.ports import Method, RoleModel, filtered_retriever
+from askance.core.types import Role
+from askance.evaluation.run.experiment import ReadyExperiment, select_examples
+from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
+from askance.evaluation.run.readings import DEFAULT_READING, open_reading
+from askance.methods.common.prompts import PromptTemplate
+
+PROMPTS_OF_DATASET = "dataset"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Experiment(EngineConfig):
+    """An experiment: the configuration of an engine, and the questions to ask it.
+
+    The questions are all questions of a dataset, or those that `limit`, `sample` or `ids` selects. The index
+    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset", which stands for the prompt
+    set with the name of the dataset or, if there is none, for askance's own prompts. A method with its own
+    prompts ignores "dataset".
+
+    Attributes:
+        dataset: The dataset, such as "hotpotqa:FILE".
+        limit: The maximum number of questions to ask, counted from the first.
+        sample: The number of questions to sample. Each kind of question is about as frequent in the sample as
+            in the dataset. A smaller sample is a subset of a larger one.
+        ids: A text file with one question id per line.
+        metrics: The metrics to score answers by.
+        reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
+    """
+
+    dataset: str
+    limit: Annotated[int, Field(ge=1)] | None = None
+    sample: Annotated[int, Field(ge=1)] | None = None
+    ids: PathOrNone = None
+    metrics: Annotated[tuple[str, ...], Field(strict=False)] = DEFAULT_METRICS
+    reading: str = DEFAULT_READING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
+        # An experiment names its method, so that the default method is explicit.
+        object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
+        if self.prompts == PROMPTS_OF_DATASET:
+            name = self.dataset.partition(":")[0]
+            prompts = name if name in PROMPT_SETS else "own"
+            object.__setattr__(self, "prompts", prompts if takes_prompts(make_method(self.method)) else None)
+
+    @property
+    def is_gold(self) -> bool:
+        """Return whether searches return the supporting facts of the dataset."""
+        return self.index == Path(GOLD)
+
+    def check_retrieval(self, method: Method) -> None:
+        """Check the retriever as `EngineConfig` does, and refuse a retriever or reranker with "@gold"."""
+        super().check_retrieval(method)
+        if self.is_gold and self.retriever_spec != DEFAULT_RETRIEVER:
+            option, value = ("rerank", self.rerank) if self.rerank else ("retriever", self.retriever)
+            raise InputError(
+                f"--index {GOLD} finds the supporting texts without searching: leave out --{option} "
+                f"{value}, or name an index folder."
+            )
+
+
+def takes_prompts(method: Method) -> bool:
+    """Return whether a method accepts the prompt sets of datasets, rather than only its own prompts."""
+    return prompts_class(type(method)) is PromptTemplate
+
+
+def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyExperiment:
+    """Load and check everything that an experiment needs, except its models.
+
+    Args:
+        load: A function that calls a loader; it may cache results that several experiments share.
+
+    Raises:
+        InputError: A name, file, parameter or index can't be used.
+        MissingExtra: The package of a metric is missing; the message gives the pip command.
+    """
+    with about("reading"):
+        reading = open_reading(experiment.reading, experiment.dataset)
+    with about("metrics"):
+        scoring = open_metrics(experiment.metrics, reading)
+    method = experiment.make()
+    experiment.check_retrieval(method)
+    encoder = experiment.open_encoder(load)
+    retriever = None if experiment.is_gold else experiment.open_retriever(encoder, load)
+    with about("questions"):
+        examples = load(read_dataset, experiment.dataset, experiment.limit)
+    with about("ids"):
+        questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
+    if experiment.is_gold:
+        retriever = filtered_retriever(GoldRetrievers(tuple(questions.values())), experiment.where)
+    check_can_search(method, retriever, encoder)
+    encoder = encoder if method.needs.encoder else None
+
+    def engine(models: Mapping[Role, RoleModel]) -> Engine:
+        cached = experiment.cached_models(models)
+        chosen, _ = choose_method(experiment.make, experiment.method, cached, retriever, encoder)
+        return experiment.engine(chosen, cached, retriever, encoder)
+
+    return ReadyExperiment(
+        dataset=experiment.dataset,
+        questions=questions,
+        method=method,
+        retriever=retriever,
+        scoring=scoring,
+        encoder=encoder,
+        models=experiment.models,
+        model_specs=experiment.model_specs,
+        retriever_spec=experiment.retriever_spec,
+        in_flight=experiment.questions_in_flight,
+        config=experiment.stored(),
+        engine=engine,
+    )
