@@ -199,7 +199,7 @@ def test_a_grid_from_a_file(run, questions, rhine, tmp_path):
     assert code == 0
     assert lines[0] == "run method asked score (95 %) searches tokens s"
     assert lines[1].startswith("rivers/fake/closed_book closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
-    assert lines[3].startswith("rivers/fake/short closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
+    assert lines[2].startswith("rivers/fake/short closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
     code, _, err = run("grid", path, "--out", tmp_path / "out", "--max-failures", 0)
     assert code == 1
     assert "stopped: rivers/fake/short: 1 of 3 questions failed, more than --max-failures 0" in err

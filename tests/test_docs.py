@@ -172,7 +172,7 @@ def test_the_grid_of_the_documents_can_be_read(tmp_path):
     assert list(experiments) == [
         f"{dataset}/bundled/{method}"
         for dataset in ("hotpotqa", "strategyqa")
-        for method in ("single", "dragin-paper")
+        for method in ("single", "dragin_paper")
     ]
     assert [cell.sample for cell in experiments.values()] == [50, 50, 100, 100]
 

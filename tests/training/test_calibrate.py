@@ -6,13 +6,13 @@ is one search, with every word in doubt there are two.
 
 import asyncio
 import math
-from dataclasses import dataclass
 
 import pytest
 
 from askance.ask import Engine
 from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
+from askance.core.parameters import checked_dataclass
 from askance.core.types import Passage, Question
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
@@ -162,7 +162,7 @@ def test_how_many_are_in_flight_changes_nothing(in_flight):
 
 
 def test_a_defect_is_no_failure_of_a_question():
-    @dataclass(frozen=True)
+    @checked_dataclass()
     class Broken(Flare):
         async def answer(self, question, run):
             return 1 / 0
@@ -207,6 +207,9 @@ def test_which_methods_can_be_calibrated():
         "flare_entity": "threshold",
         "dragin": "threshold",
         "selfrag": "threshold",
+        "dragin_paper": "threshold",
+        "dragin_authors": "threshold",
+        "selfrag_authors": "threshold",
     }
 
 
