@@ -212,7 +212,8 @@ def parameter_error(cls: type[Any], error: ValidationError) -> InputError:
         field, value = parameter_field(cls, name), first["input"]
         low, high = parameter_range(field)
         expected = describe_type(get_type_hints(cls)[name])
-        if first["type"] in ("greater_than_equal", "less_than_equal") and value == value:
+        is_ranged = value == value or low > -math.inf  # what is no number is out of any range
+        if first["type"] in ("greater_than_equal", "less_than_equal") and is_ranged:
             expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
         explained = ParameterError(f"parameter {name}={value!r} of {owner_of(cls)}: expected {expected}.")
     explained.setting = f"parameters.{name}"
