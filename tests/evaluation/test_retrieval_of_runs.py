@@ -107,7 +107,7 @@ def test_a_cache_tells_retrievers_apart(experiment, tmp_path):
         ({"rerank": "bundled", "index": None}, InputError, "leave --rerank out"),
         ({"rerank": "bundeld"}, UnknownName, "unknown reranker 'bundeld': did you mean 'bundled'"),
         ({"encoder": "scripted"}, InputError, "an encoder is given, but nothing uses it"),
-        ({"encoder": "nowhere", "retriever": "dense"}, UnknownName, "unknown model 'nowhere'"),
+        ({"encoder": "nowhere", "retriever": "dense"}, UnknownName, "unknown encoder 'nowhere'"),
     ],
 )
 def test_what_can_not_be_searched_so(experiment, changes, error, told):

@@ -176,7 +176,7 @@ def test_methods_that_the_server_can_not_run_are_no_models():
     with serving(method="closed_book") as server:
         models = [model["id"] for model in server.get("/v1/models").json()["data"]]
         refused = server.ask(model="askance/single")
-    assert models == ["askance/closed_book"]
+    assert models == ["askance/closed_book", "askance/closed_book_authors"]
     assert refused.status_code == 400
     assert "no index" in refused.json()["error"]["message"]
 
@@ -224,7 +224,7 @@ def test_many_questions_at_once_have_the_answer_of_one(served):
 
 
 def test_an_abstained_answer_ends_with_the_verdict_in_one_piece_and_as_a_stream(sample_index, monkeypatch):
-    monkeypatch.setattr("askance.configuration.loaders.load_reranker", lambda spec: ScriptedReranker(-9.0))
+    monkeypatch.setattr("askance.configuration.build.load_reranker", lambda spec: ScriptedReranker(-9.0))
     with serving(sample_index, abstain_below=0.5) as server:
         answer, streamed = server.answered(), chunks_of(server.ask(stream=True).text)
     message = answer["choices"][0]["message"]

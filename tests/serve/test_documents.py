@@ -202,7 +202,7 @@ def test_documents_get_vectors_where_the_index_has_them(tmp_path, monkeypatch):
     encoder = ScriptedEncoder()
     (tmp_path / "bonn.txt").write_text("Bonn lies on the Rhine.")
     build_index([tmp_path / "bonn.txt"], tmp_path / "index", encoder=encoder)
-    monkeypatch.setattr("askance.configuration.loaders.load_encoder", lambda spec: encoder)
+    monkeypatch.setattr("askance.configuration.build.load_encoder", lambda spec: encoder)
     for retriever in ("bm25", "dense", "hybrid"):
         with serving(tmp_path / "index", retriever=retriever) as server:
             body = {"id": "zork", "text": f"A zorkmid is money, says {retriever}."}

@@ -207,6 +207,9 @@ def test_which_methods_can_be_calibrated():
         "flare_entity": "threshold",
         "dragin": "threshold",
         "selfrag": "threshold",
+        "dragin_paper": "threshold",
+        "dragin_authors": "threshold",
+        "selfrag_authors": "threshold",
     }
 
 
