@@ -200,13 +200,15 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
     assert not deaf.prompts
 
 
-def test_the_preset_of_a_method_loses_to_parameters_of_the_grid(grid_file, tmp_path):
-    (tmp_path / "mine.toml").write_text("[flare]\nsearch_below = 0.3\nmax_tokens = 30\n", encoding="utf-8")
+def test_the_preset_of_a_method_fills_what_no_table_sets(grid_file, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        "[flare]\nsearch_below = 0.3\nmax_tokens = 30\nlook_ahead_tokens = 9\n", encoding="utf-8"
+    )
     top = "set = { search_below = 0.9, passages = 4 }\n"
     method = f"[methods.flare]\npreset = '{tmp_path / 'mine.toml'}'\nset = {{ max_tokens = 40 }}\n"
     text = top + GRID[: GRID.index("[methods")] + method
     made = read_grid(grid_file(text)).experiments()["all/fake/flare"].make()
-    assert (made.search_below, made.max_tokens, made.passages) == (0.9, 40, 4)
+    assert (made.search_below, made.max_tokens, made.passages, made.look_ahead_tokens) == (0.9, 40, 4, 9)
 
 
 @pytest.mark.parametrize(

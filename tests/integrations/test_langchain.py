@@ -255,7 +255,7 @@ def test_wrong_models_are_named(spec, message):
 def test_wrong_retrievers_are_named():
     with pytest.raises(InputError, match=r"is no retriever of LangChain .object.: it has no ainvoke"):
         open_retriever(None, f"langchain:{HERE}:nothing")
-    with pytest.raises(InputError, match="'langchain:' names no object"):
+    with pytest.raises(InputError, match="'langchain' names no object"):
         open_retriever(None, "langchain:")
 
 

@@ -253,7 +253,7 @@ def test_no_question_fails(form, threshold, mode, found, text):
 
 
 def test_other_models_are_told_what_would_do():
-    with pytest.raises(MissingAbility, match=r"selfrag_authors.*scripted does not have.*--method selfrag"):
+    with pytest.raises(MissingAbility, match=r"selfrag_authors.*scripted does not have.*the method selfrag"):
         asyncio.run(ask(OPEN, code(), {"answer": ScriptedModel()}, ScriptedRetriever([ARNO])))
     mute = ScriptedModel(control=ALL_TOKENS, signals=frozenset({"logprob"}))
     with pytest.raises(MissingAbility, match="selfrag_authors"):

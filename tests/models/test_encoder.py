@@ -130,9 +130,9 @@ def test_a_tokenizer_that_panics(folder, tmp_path):
         ("hf:./nowhere", ModelSpecError, "does not exist: check the path"),
         ("hf:x?dtype=float16", UnknownName, "unknown encoder option 'dtype'"),
         ("hf:x?device=gpu9", ModelSpecError, "device 'gpu9' can't be used"),
-        ("bundled:base", ModelSpecError, "'bundled:base' is no encoder: write bundled, hf:"),
+        ("bundled:base", UnknownName, "unknown encoder 'bundled:base': did you mean 'bundled'"),
         ("bundeld", UnknownName, "did you mean 'bundled'"),
-        ("scripted:file", ModelSpecError, "'scripted:file' is no encoder: write"),
+        ("scripted:file", UnknownName, "unknown encoder 'scripted:file': did you mean 'scripted'"),
     ],
 )
 def test_names_that_can_not_be_used(spec, error, told):

@@ -78,13 +78,13 @@ def test_not_entailment_is_another_label(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "error", "told"),
     [
-        ("bundled", ModelSpecError, "'bundled' judges no entailment: name a model of natural language"),
+        ("bundled", UnknownName, "unknown entailment 'bundled'.*Known: hf, scripted"),
         ("hf:", ModelSpecError, "names no model"),
         ("hf:/nowhere/at/all", ModelSpecError, "does not exist: check the path"),
         ("hf:x?adapter=y", UnknownName, "unknown entailment option 'adapter'"),
         ("hf:x?dtype=int3", ParameterError, "dtype='int3'"),
-        ("hg:x", UnknownName, "unknown model 'hg:x'"),
-        ("scripted:file", ModelSpecError, "'scripted:file' judges no entailment"),
+        ("hg:x", UnknownName, "unknown entailment 'hg:x'"),
+        ("scripted:file", UnknownName, "unknown entailment 'scripted:file'"),
     ],
 )
 def test_names_that_can_not_be_used(spec, error, told):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from tests.models.tiny import save_adapter, save_tiny_gguf
 
-from askance.configuration.catalogue import MODELS
 from askance.core.notes import noted
 from askance.models import loaders
 from askance.models.hf import load_hf
@@ -33,7 +32,7 @@ def told(monkeypatch):
             monkeypatch.setattr(f"askance.models.{module}.{loader}", lambda *_, **__: Placed(place))
         notes = []
         with noted(lambda kind, text: notes.append((kind, text))):
-            MODELS["hf"].load(name, options or {})
+            loaders.load_hf_model(name, **options or {})
         return notes
 
     return told
@@ -87,6 +86,6 @@ def test_the_screen_says_nothing_of_other_models(run, tmp_path, llama_folder):
 
 def test_a_program_that_loads_a_model_reads_nothing(llama_folder, capfd, recwarn):
     load_hf(str(llama_folder))
-    MODELS["hf"].load(str(llama_folder), {})
+    loaders.load_hf_model(str(llama_folder))
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list

@@ -7,7 +7,7 @@ from rich.console import Console
 from askance.evaluation.report.tables import ResultTable
 from askance.terminal.tables import print_tables
 
-RUN = "dragin_paper(t=1.3)"
+RUN = "dragin_paper(t=1.35)"
 TABLE = ResultTable("Some", ("run", "one", "two words", "three"), ((RUN, "0.250", "0.500", "12"),))
 
 
@@ -18,24 +18,24 @@ def shown(width, table=TABLE):
 
 
 def test_a_table_that_fits_is_one_table():
-    assert shown(44) == [
+    assert shown(43) == [
         "",
         "Some",
-        "                                two",
-        "run                      one  words  three",
+        "                               two",
+        "run                     one  words  three",
         f"{RUN}  0.250  0.500     12",
     ]
 
 
 def test_numbers_that_do_not_fit_stand_below_beside_the_same_words():
-    assert shown(38) == [
+    assert shown(37) == [
         "",
         "Some",
-        "                                two",
-        "run                      one  words",
+        "                               two",
+        "run                     one  words",
         f"{RUN}  0.250  0.500",
         "",
-        "run                    three",
+        "run                   three",
         f"{RUN}     12",
     ]
 

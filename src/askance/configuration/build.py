@@ -332,7 +332,8 @@ def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
         known = [spec.name, *(f"{spec.name}:{place}" for place in kind.places)]
         raise UnknownName(what, spec.full_name, known)
     if kind.needs_place and not spec.place:
-        raise ModelSpecError(f"{what} {str(spec)!r} names no model: write {form}.")
+        missing = "object" if what == "retriever" else "model"
+        raise ModelSpecError(f"{what} {str(spec)!r} names no {missing}: write {form}.")
     for option in spec.options:
         if option not in kind.options:
             raise UnknownName(f"{what} option", option, kind.options, place=f"in {spec.full_name!r}")
