@@ -18,7 +18,7 @@ def asked(run, sample_index, tmp_path, monkeypatch):
 
     def ask(logit, *words, command="ask", question=(QUESTION,)):
         scorer = ScriptedPairScorer(lambda *pair: logit)
-        monkeypatch.setattr("askance.configuration.build.load_cross_encoder", lambda: scorer)
+        monkeypatch.setattr("askance.configuration.build.load_reranker", lambda spec: scorer)
         model = ("--model", f"scripted:{path}", "--method", "single", "--index", sample_index)
         return run(command, *question, *model, *words)
 

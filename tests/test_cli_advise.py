@@ -80,7 +80,7 @@ def advise(run, docs, tmp_path, monkeypatch):
         monkeypatch.setattr("askance.cli.advise.load_models", load or Writer())
         monkeypatch.setattr("askance.cli.advise.load_encoder", missing)
         monkeypatch.setattr("askance.cli.advise.load_cross_encoder", scripted)
-        monkeypatch.setattr("askance.configuration.build.load_cross_encoder", scripted)
+        monkeypatch.setattr("askance.configuration.build.load_reranker", scripted)
         monkeypatch.setattr(trial, "CANDIDATES", FEW)
         given = ("--docs", docs, "--out", tmp_path / "advice", "--model", "scripted", "--questions", "16")
         code, out, err = run("advise", *given, *words, columns=200)

@@ -77,3 +77,9 @@ def test_a_home_that_can_not_be_written_is_no_hindrance(tmp_path):
         cwd=Path(__file__).parent.parent, env=environment, capture_output=True,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout.decode()
+
+
+def test_the_configuration_imports_no_library_that_only_an_engine_needs():
+    heavy = "torch transformers tantivy rich httpx2 asyncio askance.text askance.core.trace".split()
+    code = f"import sys, askance.configuration.sources; assert not set({heavy}) & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -24,6 +24,7 @@ from askance.core.ports import PairScorer as PairScorer
 from askance.core.ports import Reranker as Reranker
 from askance.core.ports import Retriever as Retriever
 from askance.core.ports import Run as Run
+from askance.core.token_ledger import Budget as Budget
 from askance.core.trace import Trace as Trace
 from askance.core.types import Attention as Attention
 from askance.core.types import Chat as Chat
@@ -42,7 +43,6 @@ from askance.core.types import Turn as Turn
 from askance.core.types import Want as Want
 from askance.evaluation.datasets import Example as Example
 from askance.methods.common.question_rewriter import QuestionRewriter as QuestionRewriter
-from askance.middleware.session import Budget as Budget
 
 __version__: str
 __all__: list[str]

@@ -31,11 +31,12 @@ from askance.core.ports import (
     language_model,
     wrap,
 )
+from askance.core.token_ledger import Budget
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Hit, Question, Role
 from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
-from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
+from askance.middleware.session import Session, SessionModel, SessionRetriever
 
 
 @dataclass(frozen=True, slots=True)

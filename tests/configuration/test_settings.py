@@ -12,8 +12,8 @@ from askance.core.answers import Answer
 from askance.core.errors import ConfigError, InputError, ParameterError, UnknownName
 from askance.core.extensions import implements
 from askance.core.ports import Method, Needs
+from askance.core.token_ledger import Budget
 from askance.core.trace import Asked, Trace
-from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.trace_file import read_trace, write_trace

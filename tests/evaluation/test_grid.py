@@ -18,8 +18,8 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
+from askance.core.token_ledger import Budget
 from askance.evaluation.run.runner import RunOptions, run_grid
-from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 
 GRID = """

@@ -19,6 +19,7 @@ from askance.core.errors import (
     UnknownName,
 )
 from askance.core.ports import Needs
+from askance.core.token_ledger import Budget
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.airrag.method import Airrag
@@ -29,7 +30,6 @@ from askance.methods.common.named_methods import Members
 from askance.methods.common.prompts import PLAIN
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
-from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run

@@ -10,7 +10,7 @@ from askance.ask import ask
 from askance.configuration.build import load_model
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method, method_class
-from askance.core.trace import UPPER_BOUND
+from askance.core.answers import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

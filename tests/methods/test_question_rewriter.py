@@ -9,10 +9,10 @@ from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.conversation import Conversation
 from askance.core.errors import LimitReached, ParameterError
+from askance.core.token_ledger import Budget
 from askance.core.trace import Asked, Generated, Noted, Searched
 from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.question_rewriter import QuestionRewriter, rewriting_prompt
-from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

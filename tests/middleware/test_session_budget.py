@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from askance.core.errors import LimitReached, ModelFailure, ParameterError
+from askance.core.token_ledger import Budget
 from askance.core.trace import Trace
 from askance.core.types import Attention, GenerateRequest, Raw, Sampling, Span
-from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
+from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -10,9 +10,9 @@ from tests.tolerances import near
 
 from askance.ask import Engine
 from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError
+from askance.core.token_ledger import Budget
 from askance.core.types import GenerateRequest, Passage, Raw, Sampling, Span, Want
 from askance.methods.baselines import Single
-from askance.middleware.session import Budget
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -21,10 +21,11 @@ from askance.core.errors import (
     RequestRefused,
 )
 from askance.core.notes import noted
+from askance.core.token_ledger import Budget
 from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.middleware.cache import CachedModel, CacheStore
-from askance.middleware.session import Budget, Session, SessionModel
+from askance.middleware.session import Session, SessionModel
 from askance.models.scripted import ScriptedModel
 
 

@@ -27,14 +27,14 @@ from askance.configuration.build import load_model, load_models, load_reranker
 from askance.core.errors import InputError, LimitReached, MissingAbility, UnknownName
 from askance.core.extensions import implements
 from askance.core.ports import PairScorer
-from askance.core.token_ledger import NoRoom, TokenLedger, budgeted
+from askance.core.token_ledger import Budget, NoRoom, TokenLedger, budgeted
 from askance.core.trace import Trace
 from askance.core.types import Passage
 from askance.methods.airrag.method import Airrag
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.middleware.cache import CacheStore, cached_model
-from askance.middleware.session import Budget, Session
+from askance.middleware.session import Session
 from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever

@@ -224,7 +224,7 @@ def test_many_questions_at_once_have_the_answer_of_one(served):
 
 def test_an_abstained_answer_ends_with_the_verdict_in_one_piece_and_as_a_stream(sample_index, monkeypatch):
     scorer = ScriptedPairScorer(lambda *pair: -9.0)
-    monkeypatch.setattr("askance.configuration.build.load_cross_encoder", lambda: scorer)
+    monkeypatch.setattr("askance.configuration.build.load_reranker", lambda spec: scorer)
     with serving(sample_index, abstain_below=0.5) as server:
         answer, streamed = server.answered(), chunks_of(server.ask(stream=True).text)
     message = answer["choices"][0]["message"]

@@ -10,7 +10,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from askance.confidence import Abstaining, default_calibration
 from askance.configuration.catalogue import (
     DEFAULT_RETRIEVER,
     ENCODERS,
@@ -39,11 +38,11 @@ from askance.core.ports import (
 from askance.core.spec import Spec, parse_spec
 from askance.core.types import Role
 from askance.models.openai.options import options_for_check
-from askance.models.pair_scorer import load_cross_encoder
-from askance.retrieval.reranking import BUNDLED_OPTIONS, RerankedRetriever, read_options
 
 if TYPE_CHECKING:
+    from askance.confidence import Abstaining
     from askance.models.checking import CheckReport
+    from askance.retrieval.reranking import RerankedRetriever
 
 ROLES: tuple[Role, ...] = get_args(Role)
 _RERANKING = ("candidates", "retriever_weight")
@@ -182,7 +181,7 @@ def open_retriever(
         return cast(Retriever, open_folder(path, chosen))
 
 
-def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRetriever:
+def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRetriever":
     """Return a retriever whose hits are reranked.
 
     Args:
@@ -194,6 +193,8 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRet
         UnknownName: There is no such reranker.
         InputError: The reranker can't be loaded, or an option is no number in its range.
     """
+    from askance.retrieval.reranking import BUNDLED_OPTIONS, RerankedRetriever, read_options
+
     if not isinstance(reranker, str):
         return RerankedRetriever(retriever, reranker)
     spec = parse_spec(reranker)
@@ -287,7 +288,7 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
     return _encoder_of(index) if has_vectors else None
 
 
-def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
+def open_abstaining(below: float | Literal["auto"]) -> "Abstaining":
     """Load the bundled cross-encoder, and return the layer that abstains below a confidence.
 
     Args:
@@ -296,9 +297,11 @@ def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
     Raises:
         MissingExtra: A package of the cross-encoder is missing. The message names the pip command.
     """
+    from askance.confidence import Abstaining, default_calibration
+
     calibration = default_calibration()
     with about("abstain_below"):
-        scorer = load_cross_encoder()
+        scorer = cast(PairScorer, load_reranker("bundled"))
     return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
 
 

@@ -16,7 +16,6 @@ from typing import Annotated, Any, cast, get_type_hints
 
 from pydantic import Field, TypeAdapter
 
-from askance.ask import check_needs
 from askance.configuration.build import find
 from askance.configuration.catalogue import (
     AIRRAG_PROMPT_SETS,
@@ -28,25 +27,19 @@ from askance.configuration.catalogue import (
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
-from askance.configuration.prompts import open_airrag_prompts, open_instructions, open_prompts
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
-from askance.methods.airrag.parameters import read_actions
-from askance.methods.airrag.prompt_template import AirragPromptTemplate
-from askance.methods.common.named_methods import MethodCollection, parse_members, split_by_member
-from askance.methods.common.prompts import PromptTemplate
-from askance.text.spacy_pipeline import load_linguistics
 
-RECORDS: dict[str, Callable[[Any], Any]] = {
-    "linguistics": load_linguistics,
-    "prompts": open_prompts,
-    "instructions": open_instructions,
-    "actions": lambda text: read_actions(text, METHODS, make_method),
-    "methods": lambda text: parse_members(text, METHODS, make_method),
+RECORDS = {
+    "linguistics": "askance.text.spacy_pipeline:load_linguistics",
+    "prompts": "askance.configuration.prompts:open_prompts",
+    "instructions": "askance.configuration.prompts:open_instructions",
+    "actions": "askance.methods.airrag.parameters:read_actions",
+    "methods": "askance.methods.common.named_methods:parse_members",
 }
 """The functions that make a record from a text, by the name of the parameter that holds the record."""
 
@@ -139,7 +132,7 @@ class _Maker:
         is_spec = isinstance(method, Spec)
         cls = method_class(method.name) if isinstance(method, Spec) else type(method)
         options = method.options if isinstance(method, Spec) else {}
-        own, of_members = split_by_member({**options, **settings})
+        own, of_members = _split_by_member({**options, **settings})
         before = {} if is_spec else changed_parameters(method)
         given = {**before, **_typed(cls, own)}
         defaults = self._defaults(cls, given)
@@ -162,6 +155,8 @@ class _Maker:
         self, cls: type[Any], values: Mapping[str, Any], of_members: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the parameter that holds other methods, with the settings of each; empty if none does."""
+        from askance.methods.common.named_methods import MethodCollection
+
         defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
         held = {
             name: value
@@ -219,6 +214,28 @@ def parameter_names(cls: type[Any]) -> set[str]:
     return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
 
 
+def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split settings into the method's own settings and the settings of each member, by name.
+
+    ``{"single.passages": 5}`` and ``{"single": {"passages": 5}}`` both set `passages` of the member `single`.
+    A specification makes a new member.
+    """
+    own: dict[str, Any] = {}
+    of_members: dict[str, Any] = {}
+    for key, value in settings.items():
+        member, dot, parameter = key.partition(".")
+        if isinstance(value, Spec):
+            of_members[member] = value
+        elif dot or isinstance(value, Mapping):
+            before, given = of_members.get(member, {}), {parameter: value} if dot else value
+            is_new = isinstance(before, Spec)
+            merged = {**(before.options if is_new else before), **given}
+            of_members[member] = replace(before, options=merged) if is_new else merged
+        else:
+            own[key] = value
+    return own, of_members
+
+
 def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a method's own settings, without those of members, to the types of its parameters."""
     typed, known = dict(settings), parameter_names(cls)
@@ -233,13 +250,25 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
     """Return the record that a text describes, for a parameter of a method's class."""
     if not isinstance(value, str | Path):
         return value
-    if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
-        return open_airrag_prompts(value)
-    return RECORDS[parameter](value)
+    target = RECORDS[parameter]
+    if parameter == "prompts" and is_airrag(cls):
+        target = "askance.configuration.prompts:open_airrag_prompts"
+    makes_methods = (METHODS, make_method) if parameter in ("actions", "methods") else ()
+    return resolve_name(target)(value, *makes_methods)
+
+
+def is_airrag(cls: type[Any]) -> bool:
+    """Return whether a method takes the prompts of AirRAG."""
+    from askance.methods.airrag.prompt_template import AirragPromptTemplate
+
+    return prompts_class(cls) is AirragPromptTemplate
 
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
+    from askance.methods.airrag.prompt_template import AirragPromptTemplate
+    from askance.methods.common.prompts import PromptTemplate
+
     known = fields(cls) if is_dataclass(cls) else ()
     template = next((type(field.default) for field in known if field.name == "prompts"), None)
     return template if template in (PromptTemplate, AirragPromptTemplate) else None
@@ -266,8 +295,7 @@ def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
         known = PROMPT_SETS | AIRRAG_PROMPT_SETS
         if note.prompts not in known:  # a note is data, and so names nothing else
             raise UnknownName("prompt set", note.prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
-    is_airrag = prompts_class(cls) is AirragPromptTemplate
-    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag else note.prompts)}
+    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag(cls) else note.prompts)}
 
 
 def _reader_folder(spec: Spec) -> Path | None:
@@ -306,6 +334,8 @@ def choose_method(
         MissingAbility: Something that the method needs is missing. If the model lacks an ability, the message
             names a method that works.
     """
+    from askance.ask import check_needs
+
     preferred = make(named or DEFAULT_METHOD)
     try:
         check_needs(preferred, models, retriever, encoder)

@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from askance.ask import Engine, check_can_search
-from askance.confidence import AUTO
 from askance.configuration import build
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_MODEL, DEFAULT_RETRIEVER, METHODS
 from askance.configuration.methods import choose_method, make_method
@@ -39,9 +37,11 @@ from askance.core.ports import (
     RoleModel,
     filtered_retriever,
 )
+from askance.core.token_ledger import Budget
 from askance.core.types import Role
-from askance.middleware.cache import CachedRetriever, CacheStore, cached_model
-from askance.middleware.session import Budget
+
+if TYPE_CHECKING:
+    from askance.ask import Engine
 
 SCHEMA_VERSION = 1
 """The schema version of configurations in files, traces and run folders."""
@@ -92,12 +92,12 @@ def _models(value: Any) -> Any:
 def _threshold(value: Any) -> float | str | None:
     """Return a threshold from 0 to 1, "auto" or None."""
     try:
-        below = value if value in (None, AUTO) or isinstance(value, bool) else float(value)
+        below = value if value in (None, "auto") or isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         below = math.nan
-    if below is None or below == AUTO or (not isinstance(below, bool) and 0 <= below <= 1):
+    if below is None or below == "auto" or (not isinstance(below, bool) and 0 <= below <= 1):
         return below
-    raise ValueError(f"give a confidence from 0 to 1, or {AUTO}")
+    raise ValueError("give a confidence from 0 to 1, or auto")
 
 
 def _budget(value: Any) -> Any:
@@ -295,16 +295,22 @@ class EngineConfig:
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """Return a retriever wrapped with the cache, or unchanged if no cache is configured."""
-        return retriever if self.cache is None else CachedRetriever(retriever, CacheStore(self.cache))
+        if self.cache is None:
+            return retriever
+        from askance.middleware.cache import CachedRetriever, CacheStore
+
+        return CachedRetriever(retriever, CacheStore(self.cache))
 
     def cached_models(self, models: Mapping[Role, RoleModel]) -> dict[Role, RoleModel]:
         """Return models wrapped with the cache, or unchanged if no cache is configured."""
         if self.cache is None:
             return dict(models)
+        from askance.middleware.cache import CacheStore, cached_model
+
         store = CacheStore(self.cache)
         return {role: cached_model(model, store) for role, model in models.items()}
 
-    def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> Engine:
+    def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> "Engine":
         """Make the engine. The models are loaded last, after everything else has been checked.
 
         Args:
@@ -314,9 +320,13 @@ class EngineConfig:
         Raises:
             InputError: A name, parameter, model, index or cache can't be used.
         """
+        from askance.ask import check_can_search
+
         method = self.make()
         self.check_retrieval(method)
         if self.cache is not None:
+            from askance.middleware.cache import CacheStore
+
             CacheStore(self.cache)  # reports a problem with the file early
         encoder = self.open_encoder() if encoder is None else encoder
         retriever = self.open_retriever(encoder) if retriever is None else retriever
@@ -334,7 +344,7 @@ class EngineConfig:
         retriever: Retriever | None,
         encoder: Encoder | None,
         why: str = "",
-    ) -> Engine:
+    ) -> "Engine":
         """Make an engine from loaded parts. The traces of the engine record this configuration.
 
         Raises:
@@ -347,6 +357,8 @@ class EngineConfig:
                 f"{unsearched[0]}={getattr(self, unsearched[0])!r} judges answers by the passages read, and "
                 f"method {name_of(type(method))} searches nothing: leave it out, or choose another method."
             )
+        from askance.ask import Engine
+
         return Engine(
             method,
             models,
@@ -392,7 +404,7 @@ ALIASES = {"model": "models", "set": "parameters"}
 """Other names of some settings."""
 
 
-def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engine:
+def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engine":
     """Make an engine from a configuration, or from settings by name.
 
     Unlike `read_config`, this function reads no files and no environment variables. The models are loaded

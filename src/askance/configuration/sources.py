@@ -26,11 +26,8 @@ from askance.configuration.settings import ALIASES, OBJECT, SCHEMA_VERSION, SETT
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
+from askance.core.token_ledger import Budget
 from askance.core.toml_file import read_toml
-from askance.core.trace import Asked
-from askance.middleware.session import Budget
-from askance.storage.durable_files import unsealed
-from askance.storage.trace_file import read_trace
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -261,6 +258,9 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
     if path.name == SETTINGS_OF_RUN:
         content = _config_of_run(path)
     else:
+        from askance.core.trace import Asked
+        from askance.storage.trace_file import read_trace
+
         question = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
         content = {} if question is None else question.config
     if not content:
@@ -274,6 +274,8 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
 def _config_of_run(path: Path) -> Mapping[str, Any]:
     """Return the configuration from the settings file of a run."""
     try:
+        from askance.storage.durable_files import unsealed
+
         settings = json.loads(unsealed(path.read_bytes()))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from askance.core.types import Passage
 
+UPPER_BOUND = "upper bound"
+"""The key in `Decided.numbers` that marks token counts of a budget as upper bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Citation:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from askance.core.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 F = TypeVar("F")
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
@@ -99,11 +101,13 @@ def _bases(target: Any) -> tuple[type, ...]:
 
 
 @cache
-def plugins(kind: str) -> dict[str, tuple[EntryPoint, ...]]:
+def plugins(kind: str) -> dict[str, tuple["EntryPoint", ...]]:
     """Return the entry points of a kind of plug-in, such as "methods", by name.
 
     A name has several entry points if several packages register it.
     """
+    from importlib.metadata import entry_points  # slow to import
+
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"askance.{kind}"):
         points[point.name] = (*points.get(point.name, ()), point)
@@ -184,7 +188,7 @@ def names_code(kind: str, name: str) -> bool:
     return bool(name.partition(":")[0] in plugins(kind) or _SPEC.fullmatch(name))
 
 
-def _package(point: EntryPoint) -> str:
+def _package(point: "EntryPoint") -> str:
     return point.dist.name if point.dist is not None else "an unknown package"
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from askance.core.answers import Answer
 from askance.core.errors import FilterError, MissingAbility, about
 from askance.core.filters import FieldKinds, Filter, check_filter, parse_filter
-from askance.core.trace import Trace
 from askance.core.types import (
     Attention,
     Capability,
@@ -32,6 +31,9 @@ from askance.core.types import (
     TextKind,
     TokenIds,
 )
+
+if TYPE_CHECKING:
+    from askance.core.trace import Trace
 
 
 @runtime_checkable
@@ -305,7 +307,7 @@ class Run:
 
     models: Mapping[Role, RoleModel]
     retriever: Retriever
-    trace: Trace
+    trace: "Trace"
     seed: int = 0
     encoder: Encoder | None = None
 

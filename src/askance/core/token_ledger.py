@@ -8,10 +8,25 @@ tokens, retrievers or encoders.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from askance.core.answers import UPPER_BOUND
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Model, PairScorer, RoleModel, WrappedModel, wrap
-from askance.core.trace import UPPER_BOUND
 from askance.core.types import Attention, GenerateRequest, Generation, Key, Prompt, Scored, TokenIds
+
+
+@checked_dataclass()
+class Budget(Parameters):
+    """The limits on the cost of one question. None means no limit."""
+
+    owner: ClassVar[str] = "the budget"
+
+    tokens: int | None = parameter(
+        None, "Prompt tokens, reused or not, and generated tokens of all models together.", at_least=1
+    )
+    calls: int | None = parameter(None, "Calls to models and the retriever.", at_least=1)
+    seconds: float | None = parameter(None, "Seconds since the first call.", at_least=0.001)
 
 
 class NoRoom(Exception):

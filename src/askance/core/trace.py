@@ -16,8 +16,6 @@ from askance.core.answers import Answer, Usage
 from askance.core.types import Demo, Hit, Key, Role
 
 SCHEMA_VERSION = 1
-UPPER_BOUND = "upper bound"
-"""The key in `Decided.numbers` that marks token counts of a budget as upper bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure, machine_failure
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
-from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Model, PairScorer, Retriever, WrappedModel, WrappedRetriever
-from askance.core.token_ledger import TokenLedger
+from askance.core.token_ledger import Budget, TokenLedger
 from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
@@ -35,19 +33,6 @@ from askance.core.types import (
     TokenIds,
     relevance,
 )
-
-
-@checked_dataclass()
-class Budget(Parameters):
-    """The limits on the cost of one question. None means no limit."""
-
-    owner: ClassVar[str] = "the budget"
-
-    tokens: int | None = parameter(
-        None, "Prompt tokens, reused or not, and generated tokens of all models together.", at_least=1
-    )
-    calls: int | None = parameter(None, "Calls to models and the retriever.", at_least=1)
-    seconds: float | None = parameter(None, "Seconds since the first call.", at_least=0.001)
 
 
 class Session:

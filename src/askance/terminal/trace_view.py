@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from askance.ask import describe_models
 from askance.core import trace
-from askance.core.answers import NOT_IN_DOCUMENTS, Usage
+from askance.core.answers import NOT_IN_DOCUMENTS, UPPER_BOUND, Usage
 from askance.core.types import Passage, Question
 from askance.methods.common.answer_text import quotable_texts
 from askance.terminal.legend import ACTIONS, Legend
@@ -72,11 +72,11 @@ def usage_line(usage: Usage) -> str:
 def spending_line(numbers: Mapping[str, float]) -> str:
     """Return a line with the spending of a tree search, which uses the papers' names L_max and L_total."""
     names = {"l_max": "L_max", "tokens": "L_total"}
-    at_most = "≤ " if trace.UPPER_BOUND in numbers else ""
+    at_most = "≤ " if UPPER_BOUND in numbers else ""
     return " · ".join(
         f"{names.get(name, name)} {at_most if 'tokens' in name else ''}{value:,.0f}"
         for name, value in numbers.items()
-        if name != trace.UPPER_BOUND
+        if name != UPPER_BOUND
     )
 
 

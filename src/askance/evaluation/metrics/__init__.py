@@ -8,11 +8,13 @@ answers.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from askance.core.answers import Answer
-from askance.core.trace import AnyEvent
 from askance.evaluation.datasets import Example
+
+if TYPE_CHECKING:
+    from askance.core.trace import AnyEvent
 
 Reads = Literal["short answer", "text", "citations", "trace"]
 
@@ -46,7 +48,7 @@ class Metric:
         others = self.normalisations[1:]
         return f"[:{'|'.join(others)}]" if others else "[@K]" if self.counts_passages else ""
 
-    def score(self, example: Example, answer: Answer, events: Sequence[AnyEvent]) -> float | None:
+    def score(self, example: Example, answer: Answer, events: "Sequence[AnyEvent]") -> float | None:
         """Return the score of an answer, or None if the metric does not apply to the question."""
         if not self.takes_example and not example.golds:
             return None

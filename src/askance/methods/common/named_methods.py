@@ -9,7 +9,6 @@ from askance.core.answers import Answer
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import method_spec
 from askance.core.ports import ChecksModels, Method, Needs, RoleModel, Run
-from askance.core.spec import Spec
 from askance.core.token_ledger import TokenLedger, budgeted
 from askance.core.types import Question, Role
 from askance.methods.common.token_limit import answer_within_limit
@@ -68,28 +67,6 @@ class Members(MethodCollection):
         if not self.named:
             raise ParameterError("parameter methods='' of method blender: name one or more methods.")
         self.check_names_are_unique(f"methods={str(self)!r} of method blender")
-
-
-def split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split settings into the method's own settings and the settings of each member, by name.
-
-    ``{"single.passages": 5}`` and ``{"single": {"passages": 5}}`` both set `passages` of the member `single`.
-    A specification makes a new member.
-    """
-    own: dict[str, Any] = {}
-    of_members: dict[str, Any] = {}
-    for key, value in settings.items():
-        member, dot, parameter = key.partition(".")
-        if isinstance(value, Spec):
-            of_members[member] = value
-        elif dot or isinstance(value, Mapping):
-            before, given = of_members.get(member, {}), {parameter: value} if dot else value
-            is_new = isinstance(before, Spec)
-            merged = {**(before.options if is_new else before), **given}
-            of_members[member] = replace(before, options=merged) if is_new else merged
-        else:
-            own[key] = value
-    return own, of_members
 
 
 async def member_answer(
