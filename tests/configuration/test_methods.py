@@ -10,7 +10,7 @@ from askance.configuration.build import load_model, load_models
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_prompts
-from askance.configuration.settings import open_engine
+from askance.configuration.settings import EngineConfig, open_engine
 from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName
 from askance.core.ports import Method
 from askance.methods.baselines import Single
@@ -52,6 +52,10 @@ def test_members_are_methods_within_a_method():
     airrag = make_method('airrag(actions="say,da,ra,qt,sa", dragin=dragin())')
     assert airrag == make_method("airrag", {"actions": "say,da,ra,qt,sa,dragin"})
     assert make_method(repr(airrag)) == airrag
+    stored = EngineConfig(method=blender).stored()
+    assert stored["method"] == "blender(a=dragin(threshold=0.4), b=single(passages=5))"
+    again = EngineConfig(method=stored["method"], parameters=stored["parameters"], models="scripted")
+    assert again.make() == blender
     deep = make_method("blender(a=blender(b=single(passages=1)))")
     assert make_method(repr(deep)) == deep
 

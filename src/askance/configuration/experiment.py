@@ -111,7 +111,7 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
 
     def engine(models: Mapping[Role, RoleModel]) -> Engine:
         cached = experiment.cached_models(models)
-        chosen, _ = choose_method(experiment.make, experiment.method, cached, retriever, encoder)
+        chosen, _ = choose_method(method, experiment.make, cached, retriever, encoder, is_named=True)
         return experiment.engine(chosen, cached, retriever, encoder)
 
     return ReadyExperiment(

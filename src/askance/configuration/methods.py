@@ -312,20 +312,21 @@ def _reader_folder(spec: Spec) -> Path | None:
 
 
 def choose_method(
+    preferred: Method,
     make: Callable[[str], Method],
-    named: str | None,
     models: Mapping[Role, RoleModel],
     retriever: Retriever | None,
     encoder: Encoder | None = None,
+    *,
+    is_named: bool,
 ) -> tuple[Method, str]:
     """Choose the method that answers, and check that its needs are met.
 
-    A named method is always chosen. If no method is named, the default method is chosen or, if the answering
-    model does not support it, the best fallback that the model supports.
-
     Args:
-        make: A function that makes a method by name, with the configured parameters and prompts.
-        named: The name of the method, if one is given.
+        preferred: The configured method, or the default one if none is configured.
+        make: A function that makes another method by name, with the configured parameters and prompts.
+        is_named: Whether a method is configured, which is then chosen. The default method gives way to the
+            best fallback that the answering model supports.
 
     Returns:
         The method, and the reason for choosing a fallback, which is empty if no fallback was needed.
@@ -336,7 +337,6 @@ def choose_method(
     """
     from askance.ask import check_needs
 
-    preferred = make(named or DEFAULT_METHOD)
     try:
         check_needs(preferred, models, retriever, encoder)
         return preferred, ""
@@ -348,7 +348,7 @@ def choose_method(
                 break
         else:
             raise
-        if named is not None:
+        if is_named:
             remedy = f"choose --method {name}, which does not need it, or {lack.remedy}"
             raise ModelLacks(lack.what, remedy) from lack
         why = f"{name} answers, the best method that this model supports: the default {lack.what}."

@@ -9,6 +9,7 @@ reproduced.
 """
 
 import math
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields, is_dataclass
 from functools import partial
@@ -37,6 +38,7 @@ from askance.core.ports import (
     RoleModel,
     filtered_retriever,
 )
+from askance.core.spec import call_spec
 from askance.core.token_ledger import Budget
 from askance.core.types import Role
 
@@ -332,7 +334,9 @@ class EngineConfig:
         retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
         models = self.load_models()
-        method, why = choose_method(self.make, self.method, models, retriever, encoder)
+        method, why = choose_method(
+            method, self.make, models, retriever, encoder, is_named=self.method is not None
+        )
         if why:
             note("method", why)
         return self.engine(method, models, retriever, encoder, why)
@@ -378,9 +382,14 @@ class EngineConfig:
         if self.method is not None and not isinstance(self.method, str):
             cls, name = type(self.method), name_of(type(self.method))
             target = spec_of(cls) if is_dataclass(self.method) else ""
-            is_ours = name in METHODS and METHODS[name].target == target
-            stored["method"] = (name if is_ours else target) or {OBJECT: repr(self.method)}
             changed = changed_parameters(self.method) if target else {}
+            if name in METHODS and METHODS[name].target == target:
+                held = {key: value for key, value in changed.items() if hasattr(value, "arguments")}
+                arguments = [value.arguments(key) for key, value in held.items()]
+                stored["method"] = str(call_spec(name, dict(ChainMap(*arguments))))
+                changed = {key: value for key, value in changed.items() if key not in held}
+            else:
+                stored["method"] = target or {OBJECT: repr(self.method)}
             stored["parameters"] = {**plain(changed), **stored["parameters"]}
         return stored
 
