@@ -252,7 +252,7 @@ BAD = [
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),
     (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),
     (["ask", "Q?", "--prompts", "hotpot"], "did you mean 'hotpotqa'"),
-    (["ask", "Q?", "--prompts", "absent.toml"], "can't read the prompts absent.toml"),
+    (["ask", "Q?", "--prompts", "absent.toml"], "can't read the prompts file absent.toml"),
     (["ask", "Q?", "--set", "prompts=hotpot"], "did you mean 'hotpotqa'"),
     (["ask", "Q?", "--prompts", "iirc", "--set", "prompts=iirc"], "give one of them"),
     (["prompts", "."], "can't read the prompts"),
