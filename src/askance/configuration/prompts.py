@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, PROMPT_SETS
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
 from askance.core.toml_file import read_toml
@@ -38,22 +39,6 @@ from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragPromptTempla
 from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer
-
-PROMPT_SETS = {
-    "own": "any question; the default of every method",
-    "plain": "no examples: for models that know the form of an answer, for example from training",
-    "hotpotqa": "questions over two documents: one leads to the other, or both are compared",
-    "2wikimultihopqa": "chains of relations, kinship, and comparisons also at the end of chains",
-    "musique": "chains of two to four hops, folded into one question",
-    "iirc": "answers that are names, numbers to be worked out, or yes and no",
-    "strategyqa": "yes or no, where the question does not say which steps lead there",
-}
-"""The packaged sets by name, each with the kind of questions that it is for."""
-AIRRAG_PROMPT_SETS = {
-    "airrag": "airrag, airrag_lite and the last call of blender; their default",
-    "airrag-reader": "the same, in the words that readers were trained on",
-}
-"""The packaged sets for AirRAG and Blender by name, each with its purpose."""
 
 _BUILT_IN: dict[str, Any] = {template.name: template for template in (OWN, PLAIN, airrag.OWN, airrag.READER)}
 _WHAT, _START = "the prompts file", "`askance prompts {}` prints a set to start from."

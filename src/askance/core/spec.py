@@ -12,7 +12,7 @@ after the question mark are never unescaped, since the path of an adapter may ho
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,11 +186,3 @@ class _Reader:
     def _skip(self) -> None:
         match = _BLANK.match(self._text, self._at)
         self._at = self._at if match is None else match.end()
-
-
-def names_in(spec: Spec) -> Iterable[Spec]:
-    """Yield a specification and all specifications inside it."""
-    yield spec
-    for value in spec.options.values():
-        if isinstance(value, Spec):
-            yield from names_in(value)
