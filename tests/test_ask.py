@@ -11,7 +11,7 @@ from askance.core.trace import Answered, Asked, Failed, Generated, Trace
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_profile import DraginPaper
+from askance.methods.dragin.paper import DraginPaper
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

@@ -19,7 +19,7 @@ from askance.methods.blender import Blender
 from askance.methods.common.named_methods import Members
 from askance.methods.common.search import QueryMode
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_profile import DraginPaper
+from askance.methods.dragin.paper import DraginPaper
 from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.selfrag.method import Selfrag

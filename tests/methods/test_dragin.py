@@ -13,7 +13,7 @@ from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.prompts import OWN as WORDING
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_profile import DraginPaper
+from askance.methods.dragin.paper import DraginPaper
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.dragin import DraginAuthors

@@ -15,7 +15,7 @@ from askance.core.types import Passage, Question
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap, query_of
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_profile import DraginPaper
+from askance.methods.dragin.paper import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences

@@ -10,7 +10,7 @@ from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSi
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.parameters import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_profile import DraginPaper
+from askance.methods.dragin.paper import DraginPaper
 from askance.methods.selfrag.method import Selfrag
 from askance.terminal.legend import ACTIONS, Legend
 from askance.terminal.live_view import LiveView

@@ -82,7 +82,7 @@ METHODS = {
     "airrag": Kind("askance.methods.airrag.method:Airrag"),
     "airrag_lite": Kind("askance.methods.airrag.method:AirragLite"),
     "blender": Kind("askance.methods.blender:Blender"),
-    "dragin_paper": Kind("askance.methods.dragin.paper_profile:DraginPaper"),
+    "dragin_paper": Kind("askance.methods.dragin.paper:DraginPaper"),
     "dragin_authors": Kind("askance.reproductions.dragin:DraginAuthors"),
     "selfrag_authors": Kind("askance.reproductions.selfrag:SelfragAuthors"),
     "closed_book_authors": Kind("askance.reproductions.baselines:ClosedBookAuthors"),
