@@ -318,10 +318,8 @@ def test_others_that_can_not_be_used(ours, what, spec, told):
         what(**{"model": "scripted", **spec})
 
 
-@pytest.mark.parametrize("retriever", ["bm25:{}", "bm25"])
-def test_retrievers_are_specifications(sample_index, run, retriever):
-    named = ("--index", sample_index) if retriever == "bm25" else ()
-    code, out, error = run("search", "Rhine", "--retriever", retriever.format(sample_index), *named, "--json")
+def test_a_search_needs_an_index(sample_index, run):
+    code, out, error = run("search", "Rhine", "--index", sample_index, "--json")
     assert code == 0, error
     assert json.loads(out)["hits"]
     code, _, error = run("search", "Rhine")
@@ -330,11 +328,11 @@ def test_retrievers_are_specifications(sample_index, run, retriever):
 
 @pytest.mark.parametrize("reranker", ["upside:down", "ours_ext:Upside?place=down"])
 def test_a_reranker_of_somebody_s_own(ours, sample_index, reranker):
-    for spec in (f"towns:Bonn?name=mine&rerank={reranker}", f"bm25?rerank={reranker}"):
-        index = sample_index if spec.startswith("bm25") else None
-        assert open_retriever(index, spec).name.endswith("the first 50 reranked by upside down")
+    for index, kind in ((None, "towns:Bonn?name=mine"), (sample_index, "bm25")):
+        retriever = open_retriever(index, kind, reranker=reranker)
+        assert retriever.name.endswith("the first 50 reranked by upside down")
     with pytest.raises(UnknownName, match=r"unknown reranker 'upsid'.*did you mean 'upside'"):
-        open_retriever(sample_index, "bm25?rerank=upsid")
+        open_retriever(sample_index, reranker="upsid")
 
 
 def test_metrics_and_datasets_that_there_are_not(ours):

@@ -83,23 +83,10 @@ def test_what_is_said_of_one_method_goes_with_it(project):
 def test_another_thing_to_search_takes_the_place_of_the_index(project):
     project("index = 'one'\nretriever = 'hybrid'\n")
     assert read_config({"index": "two"}).config.settings["retriever"] == "hybrid"
-    both = read_config({"retriever": "dense:three"}).config
-    assert (str(both.index), both.retriever) == ("three", "dense")
     other = read_config({"retriever": "mine:Remote?url=x"}).config
     assert (other.index, other.retriever) == (None, "mine:Remote?url=x")
     project("retriever = 'mine:Remote'\n")
     assert read_config({"index": "two"}).config.retriever == "bm25"
-
-
-def test_a_retriever_may_name_its_reranker(project):
-    project("retriever = 'hybrid:one?rerank=bundled&candidates=9'\n")
-    sourced = read_config()
-    config = sourced.config
-    assert (str(config.index), config.retriever, config.rerank) == ("one", "hybrid", "bundled?candidates=9")
-    assert sourced.origins["rerank"].endswith("askance.toml")
-    assert read_config({"rerank": "bundled"}).config.retriever_spec == "hybrid?rerank=bundled"
-    assert read_config({"retriever": "bm25?rerank=bundled"}).config.retriever_spec == "bm25?rerank=bundled"
-    assert read_config({"retriever": "bm25"}).config.rerank == "bundled?candidates=9"
 
 
 def test_a_reranker_from_a_file_is_left_out_where_nothing_is_searched(project):
@@ -123,7 +110,6 @@ def test_a_reranker_from_a_file_is_left_out_where_nothing_is_searched(project):
         ({"budget": {"calls": 1.5}}, ParameterError, "parameter calls=1.5 of the budget"),
         ({"parameters": 3}, InputError, "parameters=3: input should be a valid dictionary"),
         ({"in_flight": 0}, InputError, "in_flight=0: input should be greater than or equal to 1"),
-        ({"retriever": "bm25:x", "index": "y"}, InputError, "both say what to search: give one of them"),
     ],
 )
 def test_bad_values_in_python(settings, error, told):

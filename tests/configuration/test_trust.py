@@ -74,7 +74,6 @@ VALUES = {
         *VALUES.items(),
         ("model", "langchain:payload:model"),
         ("retriever", "langchain:payload:model"),
-        ("retriever", "bm25?rerank={}"),
         ("rerank", "model:{}"),
     ],
 )

@@ -13,11 +13,8 @@ from tests.retrieval.vectors import search
 
 from askance.configuration.build import (
     encodes,
-    is_kind,
-    join_reranker,
     load_reranker,
     open_retriever,
-    split_retriever,
     with_reranker,
 )
 from askance.configuration.settings import EngineConfig
@@ -37,11 +34,6 @@ from askance.retrieval.reranking import RerankedRetriever
 from askance.retrieval.scripted import ScriptedRetriever
 
 MANY = tuple(Passage(f"{number:02}", "", f"river {number}", "rivers", 0, 8) for number in range(30))
-
-
-def split_reranker(spec):
-    kind, folder, reranker = split_retriever(spec)
-    return f"{kind}:{folder}" if folder else kind, reranker
 
 
 class LastFirst:
@@ -158,37 +150,9 @@ def test_name_and_fingerprint_tell_of_both():
     assert "rivers" in reranked.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("spec", "plain", "told"),
-    [
-        ("bm25", "bm25", ""),
-        ("bm25?rerank=cross-encoder:a/b", "bm25", "cross-encoder:a/b"),
-        ("m:C?a=1&rerank=x?device=cpu", "m:C?a=1", "x?device=cpu"),
-        ("bm25?rerank=x?device=cpu&candidates=9", "bm25", "x?device=cpu&candidates=9"),
-        ("bm25?rerank=m:C&retriever_weight=.5", "bm25", "m:C?retriever_weight=.5"),
-        ("m:C?candidates=9", "m:C?candidates=9", ""),
-    ],
-)
-def test_a_reranker_is_an_option_of_the_retriever(spec, plain, told):
-    assert split_retriever(spec) == (plain, "", told)
-    if told:
-        assert join_reranker(plain, told) == spec, "runs record the specification as it was written"
-
-
-def test_options_of_the_retriever_may_follow_the_reranker():
-    assert split_retriever("m:C?a=1&rerank=x&b=2&candidates=9") == ("m:C?a=1&b=2", "", "x?candidates=9")
-
-
-def test_the_configuration_has_the_kind_the_index_and_the_reranker_apart():
-    assert split_retriever("bm25:DIR?rerank=m:C&candidates=9") == ("bm25", "DIR", "m:C?candidates=9")
-    assert split_retriever("bm25?rerank=cross-encoder:DIR") == ("bm25", "", "cross-encoder:DIR")
-    assert split_retriever("m:C?a=1&rerank=m:D") == ("m:C?a=1", "", "m:D")
-    config = EngineConfig(retriever="hybrid:DIR?rerank=m:C&candidates=9")
-    assert (str(config.index), config.retriever, config.rerank) == ("DIR", "hybrid", "m:C?candidates=9")
-    assert config.retriever_spec == "hybrid?rerank=m:C&candidates=9"
-    assert EngineConfig(retriever="bm25", rerank=ByLength()).retriever_spec == "bm25?rerank=by length"
-    with pytest.raises(InputError, match="both name a reranker: give one"):
-        EngineConfig(retriever="bm25?rerank=m:C", rerank="m:D")
+def test_the_retriever_and_its_reranker_are_described_together():
+    assert EngineConfig(retriever="hybrid", rerank="m:C").retriever_spec == "hybrid, reranked by m:C"
+    assert EngineConfig(rerank=ByLength()).retriever_spec == "bm25, reranked by by length"
 
 
 def test_the_bundled_reranker_has_its_own_defaults():
@@ -209,24 +173,18 @@ def test_a_reranker_has_to_have_the_members_of_its_port():
         EngineConfig(rerank=3)
 
 
-def test_kinds_are_known_with_a_reranker():
-    assert is_kind("bm25?rerank=m:C")
-    assert not is_kind("m:C?rerank=m:C")
-    assert encodes("hybrid?rerank=m:C")
-    assert not encodes("bm25?rerank=m:C")
+def test_only_some_retrievers_use_an_encoder():
+    assert encodes("hybrid")
+    assert not encodes("bm25")
+    assert not encodes("m:C")
 
 
-@pytest.mark.parametrize(
-    "spelled",
-    ["bm25?rerank={}&candidates=20", "bm25:{index}?rerank={}&candidates=20", "--rerank {}?candidates=20"],
-)
-def test_a_cross_encoder_by_name_on_the_command_line(sample_index, folder, run, spelled):
-    spec = spelled.format(f"cross-encoder:{folder}", index=sample_index)
-    index = [] if ":{index}" in spelled else ["--index", sample_index]
-    options = spec.split() if spec.startswith("--") else ["--retriever", spec]
+def test_a_cross_encoder_by_name_on_the_command_line(sample_index, folder, run):
     found = []
-    for given in ([*options, *index], ["--index", sample_index]):
-        code, out, error = run("search", "Which river?", "-k", "20", "--json", *given)
+    for options in (["--rerank", f"cross-encoder:{folder}?candidates=20"], []):
+        code, out, error = run(
+            "search", "Which river?", "-k", "20", "--json", "--index", sample_index, *options
+        )
         assert code == 0, error
         found.append([hit["passage"]["id"] for hit in json.loads(out)["hits"]])
     assert found[0] != found[1]
@@ -234,34 +192,37 @@ def test_a_cross_encoder_by_name_on_the_command_line(sample_index, folder, run, 
 
 
 def test_a_class_of_one_s_own_by_name(sample_index):
-    spec = f"bm25?rerank={__name__}:ByLength?sign=-1&candidates=7"
-    retriever = open_retriever(sample_index, spec)
+    retriever = open_retriever(sample_index, reranker=f"{__name__}:ByLength?sign=-1&candidates=7")
     assert (retriever.candidates, retriever.reranker.sign) == (7, -1)
     lengths = [len(hit.passage.text) for hit in search(retriever, "Which river?", 5)]
     assert lengths == sorted(lengths)
 
 
+@pytest.mark.parametrize("kind", ["bm25?rerank=m:C", "bm25?candidates=9", "bm25:folder"])
+def test_a_retriever_names_no_reranker_and_no_folder(sample_index, kind):
+    with pytest.raises(UnknownName, match=r"unknown retriever (option )?'"):
+        open_retriever(sample_index, kind)
+
+
 @pytest.mark.parametrize(
     ("told", "error", "message"),
     [
-        ("rerank=m:C&k=9", UnknownName, "unknown retriever option 'k' in 'bm25'"),
-        ("candidates=9", UnknownName, "unknown retriever option 'candidates' in 'bm25'"),
-        ("rerank=crossencoder:x", UnknownName, "unknown reranker 'crossencoder:x'.*cross-encoder"),
-        ("rerank=cross-encoder", InputError, "names no model: write cross-encoder:NAME or cross-encoder:DIR"),
-        ("rerank=cross-encoder:/nowhere", ModelSpecError, "'/nowhere' does not exist: check the path"),
-        ("rerank=cross-encoder:{0}?dtype=int4", InputError, "unknown reranker option 'dtype'"),
-        ("rerank=cross-encoder:{0}&candidates=0", InputError, "candidates='0' .*whole number from 1"),
-        ("rerank=cross-encoder:{0}&candidates=many", InputError, "candidates='many'"),
-        ("rerank=cross-encoder:{0}&retriever_weight=-1", InputError, "retriever_weight='-1' .*number from 0"),
-        ("rerank=cross-encoder:{0}&retriever_weight=nan", InputError, "retriever_weight='nan'"),
-        ("rerank=cross-encoder:{0}&retriever_weight=much", InputError, "retriever_weight='much'"),
-        ("rerank=tests.retrieval.test_reranking:MANY", InputError, "is no reranker: it lacks name, finger"),
+        ("crossencoder:x", UnknownName, "unknown reranker 'crossencoder:x'.*cross-encoder"),
+        ("cross-encoder", InputError, "names no model: write cross-encoder:NAME or cross-encoder:DIR"),
+        ("cross-encoder:/nowhere", ModelSpecError, "'/nowhere' does not exist: check the path"),
+        ("cross-encoder:{0}?dtype=int4", InputError, "unknown reranker option 'dtype'"),
+        ("cross-encoder:{0}?candidates=0", InputError, "candidates='0' .*whole number from 1"),
+        ("cross-encoder:{0}?candidates=many", InputError, "candidates='many'"),
+        ("cross-encoder:{0}?retriever_weight=-1", InputError, "retriever_weight='-1' .*number from 0"),
+        ("cross-encoder:{0}?retriever_weight=nan", InputError, "retriever_weight='nan'"),
+        ("cross-encoder:{0}?retriever_weight=much", InputError, "retriever_weight='much'"),
+        ("tests.retrieval.test_reranking:MANY", InputError, "is no reranker: it lacks name, finger"),
     ],
 )
 def test_rerankers_that_can_not_be_used(sample_index, folder, told, error, message):
     with pytest.raises(error, match=message) as caught:
-        open_retriever(sample_index, f"bm25?{told.format(folder)}")
-    assert caught.value.setting == ("rerank" if "rerank=" in told and "k=9" not in told else "")
+        open_retriever(sample_index, reranker=told.format(folder))
+    assert caught.value.setting == "rerank"
 
 
 def test_models_that_are_no_cross_encoders(tmp_path):

@@ -49,17 +49,16 @@ def ask(
     check_question(question)
     if trace is not None:
         check_writable(trace)
-    config = sourced.for_method()
     with span_export(otel) as on_end:
         if as_json:
-            engine = dataclasses.replace(config.open(), on_end=on_end)
+            engine = dataclasses.replace(sourced.open(), on_end=on_end)
             with kept_trace(Trace(), trace) as events:
                 result = asyncio.run(engine.answer(question, trace=events))
             print(json_line(_answer_record(result, trace)))
             return
         view = LiveView(out)
         with before_doing(lambda: view.echo(question)):
-            engine = dataclasses.replace(config.open(), on_end=on_end)
+            engine = dataclasses.replace(sourced.open(), on_end=on_end)
         with shown_by(None), view, kept_trace(Trace(view), trace) as events:
             asyncio.run(engine.answer(question, trace=events))
     if trace is not None:

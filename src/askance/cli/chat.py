@@ -49,7 +49,7 @@ def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = Fal
         check_writable(trace)
     failures = list[int]()
     with span_export(otel) as on_end, asyncio.Runner() as runner:
-        engine = replace(sourced.for_method().open(), on_end=on_end)
+        engine = replace(sourced.open(), on_end=on_end)
         session = _ChatSession(sourced, engine, runner, trace)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)

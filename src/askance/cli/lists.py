@@ -196,8 +196,7 @@ def retrievers() -> None:
         askance retrievers
         askance search "bridges" --index my-index --retriever hybrid
     """
-    rows = [(kind.form, kind.what) for kind in RETRIEVERS.values()]
-    rows.append(("…?rerank=SPEC", "any of these, with its results reranked as by --rerank SPEC"))
+    rows = [(kind.form or name, kind.what) for name, kind in RETRIEVERS.items()]
     _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
 
 

@@ -151,7 +151,7 @@ def open_retriever(
     Args:
         index: The index folder, if the retriever needs one.
         kind: One of `INDEX_RETRIEVERS`, a plug-in as ``NAME:PLACE?option=value``, a class as
-            ``module:Class?option=value``, or a retriever object. ``?rerank=NAME`` adds a reranker, too.
+            ``module:Class?option=value``, or a retriever object.
         encoder: The query encoder; by default the one that the index names.
         reranker: What reorders the hits, by name or as an object.
 
@@ -161,8 +161,6 @@ def open_retriever(
         MissingExtra: A package is missing. The message names the pip command.
         InputError: A plug-in can't be imported or made, or is not a retriever.
     """
-    kind, folder, named = split_retriever(kind)
-    reranker, index = reranker or named, folder or index
     if reranker:
         retriever = open_retriever(index, kind, encoder)
         with about("rerank"):
@@ -205,50 +203,18 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRe
     return RerankedRetriever(retriever, load_reranker(named), candidates, retriever_weight)
 
 
-def split_retriever(retriever: Any) -> tuple[Any, str, str]:
-    """Split a retriever such as ``bm25:DIR?rerank=NAME`` into its kind, its folder and its reranker.
-
-    The latter two are empty strings if the retriever names none.
-    """
-    if not isinstance(retriever, str):
-        return retriever, "", ""
-    spec = parse_spec(retriever)
-    reranker, options = str(spec.options.get("rerank", "")), _without(spec.options, ("rerank",))
-    if reranker:
-        named = parse_spec(reranker)  # which may have options of its own, as in rerank=bundled?device=cpu
-        own = {name: value for name, value in options.items() if name in _RERANKING}
-        reranker = str(Spec(named.name, named.place, {**named.options, **own}))
-        options = _without(options, _RERANKING)
-    if spec.name in INDEX_RETRIEVERS and not options:
-        return spec.name, spec.place, reranker
-    return str(Spec(spec.name, spec.place, options)), "", reranker
-
-
-def join_reranker(retriever: str, reranker: str) -> str:
-    """Return the specification of a retriever with a reranker, the inverse of `split_retriever`."""
-    spec, own = parse_spec(retriever), parse_spec(reranker)
-    named = str(Spec(own.name, own.place, _without(own.options, _RERANKING)))
-    reranking = {name: value for name, value in own.options.items() if name in _RERANKING}
-    return str(Spec(spec.name, spec.place, {**spec.options, "rerank": named, **reranking}))
-
-
 def _without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in names}
 
 
-def is_kind(retriever: object) -> bool:
-    """Return whether a retriever is the name of a built-in kind, rather than an extension or an object."""
-    return isinstance(retriever, str) and split_retriever(retriever)[0] in INDEX_RETRIEVERS
-
-
 def encodes(retriever: object) -> bool:
     """Return whether a retriever searches an index with a query encoder."""
-    return is_kind(retriever) and RETRIEVERS[split_retriever(retriever)[0]].encodes
+    return retriever in INDEX_RETRIEVERS and RETRIEVERS[str(retriever)].encodes
 
 
 def check_has_index(index: object, retriever: object) -> None:
     """Raise `InputError` if a retriever is unknown, lacks its index, or is given an index it can't use."""
-    if is_kind(retriever):
+    if retriever in INDEX_RETRIEVERS:
         if index is None and retriever != DEFAULT_RETRIEVER:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
         return

@@ -203,11 +203,9 @@ ENTAILMENTS = {
 }
 
 RETRIEVERS = {
-    "bm25": Kind("askance.retrieval.bm25:open_index", "by words", "bm25:DIR"),
-    "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", "dense:DIR", encodes=True),
-    "hybrid": Kind(
-        "askance.retrieval.dense:open_hybrid", "by the rankings of both", "hybrid:DIR", encodes=True
-    ),
+    "bm25": Kind("askance.retrieval.bm25:open_index", "by words", places=()),
+    "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", places=(), encodes=True),
+    "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", places=(), encodes=True),
     "langchain": Kind(
         "askance.retrieval.langchain:load_retriever",
         "as a retriever of LangChain does",
@@ -217,8 +215,8 @@ RETRIEVERS = {
         is_foreign=True,
     ),
 }
-INDEX_RETRIEVERS = ("bm25", "dense", "hybrid")
-"""The retrievers that search an index folder."""
+INDEX_RETRIEVERS = tuple(name for name, kind in RETRIEVERS.items() if kind.places == ())
+"""The retrievers that search the index folder, which is a setting of its own and no part of their names."""
 
 RERANKERS = {
     "bundled": Kind("askance.models.pair_scorer:load_cross_encoder", options=("device",), places=()),

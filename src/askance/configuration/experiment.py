@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from askance.ask import Engine, check_can_search
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
 from askance.configuration.evaluation import open_metrics, read_dataset
-from askance.configuration.methods import choose_method, make_method, prompts_class
+from askance.configuration.methods import choose_method, class_of, prompts_class
 from askance.configuration.settings import STRICT, EngineConfig, Load, PathOrNone, load_now
 from askance.core.errors import InputError, about
 from askance.core.ports import Method, RoleModel, filtered_retriever
@@ -50,7 +50,6 @@ class Experiment(EngineConfig):
     reading: str = DEFAULT_READING
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
@@ -59,7 +58,7 @@ class Experiment(EngineConfig):
         if self.prompts == PROMPTS_OF_DATASET:
             name = self.dataset.partition(":")[0]
             prompts = name if name in PROMPT_SETS else "own"
-            object.__setattr__(self, "prompts", prompts if takes_prompts(make_method(self.method)) else None)
+            object.__setattr__(self, "prompts", prompts if takes_prompts(class_of(self.method)) else None)
 
     @property
     def is_gold(self) -> bool:
@@ -77,9 +76,9 @@ class Experiment(EngineConfig):
             )
 
 
-def takes_prompts(method: Method) -> bool:
+def takes_prompts(cls: type[Any]) -> bool:
     """Return whether a method accepts the prompt sets of datasets, rather than only its own prompts."""
-    return prompts_class(type(method)) is PromptTemplate
+    return prompts_class(cls) is PromptTemplate
 
 
 def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyExperiment:

@@ -35,8 +35,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from askance.configuration.build import ROLES, is_kind
-from askance.configuration.catalogue import DEFAULT_RETRIEVER
+from askance.configuration.build import ROLES
+from askance.configuration.catalogue import DEFAULT_RETRIEVER, INDEX_RETRIEVERS
 from askance.configuration.experiment import Experiment, prepare_experiment, takes_prompts
 from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
@@ -170,10 +170,11 @@ def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     These may be the retriever and reranker (without an index folder), the encoder, models and prompts.
     """
     config = sourced.config
-    if is_kind(config.retriever) and config.index in (None, Path(GOLD)):
+    if config.retriever in INDEX_RETRIEVERS and config.index in (None, Path(GOLD)):
         config = replace(config, retriever=DEFAULT_RETRIEVER, rerank=None)
     method = replace(config, prompts=None).make()
-    return replace(sourced, config=config).without_unused(method.needs, takes_prompts=takes_prompts(method))
+    has_sets = takes_prompts(type(method))
+    return replace(sourced, config=config).without_unused(method.needs, takes_prompts=has_sets)
 
 
 def read_grid(path: Path) -> Grid:

@@ -67,6 +67,12 @@ def method_class(name: str) -> type[Any]:
     return extension.target
 
 
+def class_of(method: str | Spec | Method) -> type[Any]:
+    """Return the class of a method, which is given by name, by specification or as an object."""
+    spec = parse_method(method) if isinstance(method, str) else method
+    return method_class(spec.name) if isinstance(spec, Spec) else type(spec)
+
+
 def make_method(
     method: str | Spec | Method,
     settings: Mapping[str, Any] = {},
@@ -93,7 +99,7 @@ def make_method(
     """
     with about("method"):
         spec = parse_method(method) if isinstance(method, str) else method
-        cls = method_class(spec.name) if isinstance(spec, Spec) else type(spec)
+        cls = class_of(spec)
     if prompts is not None:
         with about("prompts"):
             if prompts_class(cls) is None:
@@ -129,8 +135,8 @@ class _Maker:
         self, method: Spec | Method, settings: Mapping[str, Any] = {}, *, is_member: bool = False
     ) -> Method:
         """Make a method whose settings override those of its specification, and these the object's own."""
+        cls = class_of(method)
         is_spec = isinstance(method, Spec)
-        cls = method_class(method.name) if isinstance(method, Spec) else type(method)
         options = method.options if isinstance(method, Spec) else {}
         own, of_members = _split_by_member({**options, **settings})
         before = {} if is_spec else changed_parameters(method)

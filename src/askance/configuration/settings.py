@@ -136,7 +136,7 @@ class EngineConfig:
     Attributes:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
         retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without --index,
-            what to search: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
+            what to search: a plug-in's name, or module:Class?option=value.
         rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
             name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
             ?candidates=20&retriever_weight=0.5 to change how many, and how much the old order counts.
@@ -197,20 +197,6 @@ class EngineConfig:
         except ValidationError as error:
             raise _flaw(cls, error) from None
 
-    def __post_init__(self) -> None:
-        kind, folder, reranker = build.split_retriever(self.retriever)
-        if folder:
-            if self.index is not None and str(self.index) != str(Path(folder)):
-                raise InputError(
-                    f"retriever={self.retriever!r} and index={str(self.index)!r} both say what to search: "
-                    "give one of them."
-                )
-            object.__setattr__(self, "index", Path(folder))
-        if reranker and self.rerank is not None:
-            raise InputError(f"retriever={self.retriever!r} and rerank both name a reranker: give one.")
-        object.__setattr__(self, "retriever", kind)
-        object.__setattr__(self, "rerank", reranker or self.rerank)
-
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without those that a subclass adds."""
@@ -234,11 +220,11 @@ class EngineConfig:
 
     @property
     def retriever_spec(self) -> str:
-        """The specification of the retriever with its reranker. An object is represented by its name."""
+        """The retriever and what reranks its hits. An object is represented by its name."""
         retriever, reranker = (
             each if isinstance(each, str) else each.name for each in (self.retriever, self.rerank or "")
         )
-        return build.join_reranker(retriever, reranker) if reranker else retriever
+        return f"{retriever}, reranked by {reranker}" if reranker else retriever
 
     @property
     def questions_in_flight(self) -> int:
@@ -312,10 +298,17 @@ class EngineConfig:
         store = CacheStore(self.cache)
         return {role: cached_model(model, store) for role, model in models.items()}
 
-    def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> "Engine":
+    def open(
+        self,
+        method: Method | None = None,
+        *,
+        encoder: Encoder | None = None,
+        retriever: Retriever | None = None,
+    ) -> "Engine":
         """Make the engine. The models are loaded last, after everything else has been checked.
 
         Args:
+            method: The configured method, if it is made already.
             encoder: The configured encoder, if it is loaded already.
             retriever: The configured retriever, if it is open already.
 
@@ -324,7 +317,7 @@ class EngineConfig:
         """
         from askance.ask import check_can_search
 
-        method = self.make()
+        method = method or self.make()
         self.check_retrieval(method)
         if self.cache is not None:
             from askance.middleware.cache import CacheStore

@@ -16,18 +16,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_config_path
 
-from askance.configuration.build import encodes, is_kind, split_retriever
+from askance.configuration.build import encodes
+from askance.configuration.catalogue import INDEX_RETRIEVERS
 from askance.configuration.methods import prompts_class
 from askance.configuration.settings import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import ConfigError, InputError, UnknownName
-from askance.core.ports import Needs
+from askance.core.ports import Method, Needs
 from askance.core.token_ledger import Budget
 from askance.core.toml_file import read_toml
+
+if TYPE_CHECKING:
+    from askance.ask import Engine
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -92,8 +96,18 @@ class SourcedConfig:
 
     def for_method(self) -> EngineConfig:
         """Return the configuration without the settings that its method ignores (see `without_unused`)."""
+        return self._with_method()[0]
+
+    def open(self) -> "Engine":
+        """Make the engine from `for_method` (see `EngineConfig.open`)."""
+        config, method = self._with_method()
+        return config.open(method if config.prompts is None else None)
+
+    def _with_method(self) -> tuple[EngineConfig, Method]:
+        """Return the configuration of `for_method`, and its method without the prompts of that."""
         method = replace(self.config, prompts=None).make()
-        return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
+        takes_prompts = prompts_class(type(method)) is not None
+        return self.without_unused(method.needs, takes_prompts=takes_prompts), method
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
         """Return the configuration without unused models, encoder, filter, reranker, prompts and thresholds.
@@ -104,9 +118,9 @@ class SourcedConfig:
         config = self.config
         uses = {
             "encoder": needs.encoder or encodes(config.retriever),
+            "prompts": takes_prompts,
             "where": needs.retriever and not config.is_without_search,
             "rerank": needs.retriever and not config.is_without_search,
-            "prompts": takes_prompts,
             "abstain_below": needs.retriever,
             "strict": needs.retriever,
         }
@@ -240,9 +254,9 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
     before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
-    if now.get("retriever") is not None and not is_kind(now["retriever"]):
+    if now.get("retriever") is not None and now["retriever"] not in INDEX_RETRIEVERS:
         yield "index"
-    if now.get("index") is not None and not is_kind(before.get("retriever")):
+    if now.get("index") is not None and before.get("retriever") not in INDEX_RETRIEVERS:
         yield "retriever"
 
 
@@ -332,10 +346,6 @@ def _given(key: str, value: Any, origin: str) -> Iterator[SourcedValue]:
     name = ALIASES.get(key, key)
     if name not in SETTINGS:
         raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
-    value, folder, reranker = split_retriever(value) if name == "retriever" else (value, "", "")
-    for other, named in (("index", folder), ("rerank", reranker)):
-        if named:
-            yield SourcedValue(other, "", named, origin)
     for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
         entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
         try:

@@ -56,8 +56,6 @@ def runs_code(setting: str, value: Any) -> bool:
     if setting == "rerank" and value.startswith("model:"):
         return runs_code("models", value.removeprefix("model:"))
     spec, (group, table) = parse_spec(value), _TABLES[setting]
-    if runs_code("rerank", spec.options.get("rerank")):
-        return True
     return table[spec.name].is_foreign if spec.name in table else names_code(group, spec.full_name)
 
 

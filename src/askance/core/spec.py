@@ -3,7 +3,7 @@
     dragin(threshold=0.46, trigger=rind)                    a method with parameters
     blender(a=dragin(threshold=0.4), b=single(passages=5))  a method with members, each a method itself
     openai:NAME@http://HOST/v1?server=vllm&top_k=1          a kind, a place and options
-    bm25:DIR?rerank=bundled&candidates=20
+    bundled?candidates=20&retriever_weight=0.5              a name and options
 
 `parse_method` reads the first form and `parse_spec` the other one. The `str` of the result reads as the same
 specification. A value is a word, or text between double quotation marks with the escapes of JSON. Options

@@ -1,9 +1,8 @@
 """Reranking: reorder the candidates of a retriever with a better scoring function.
 
-The setting `rerank` names a reranker with its options, and so may the specification of a retriever:
+The setting `rerank` names a reranker with its options:
 
     bundled?candidates=20&retriever_weight=0.5
-    bm25:DIR?rerank=bundled&candidates=20&retriever_weight=0.5
 
 ``bundled`` is the cross-encoder that comes with askance.
 """
