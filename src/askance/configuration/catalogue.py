@@ -255,7 +255,6 @@ _WORD_FORMS = ("dragin", "airrag")
 """The normalisations after which answers are compared word by word."""
 METRICS: Mapping[str, Metric] = {
     "exact_match": Metric(f"{_ANSWERS}:exact_match", "short answer", (*_WORD_FORMS, "selfrag")),
-    "brevity": Metric("askance.evaluation.metrics.brevity:brevity", "short answer"),
     "f1": Metric(f"{_ANSWERS}:f1", "short answer", _WORD_FORMS),
     "precision": Metric(f"{_ANSWERS}:precision", "short answer", _WORD_FORMS),
     "recall": Metric(f"{_ANSWERS}:recall", "short answer", _WORD_FORMS),
