@@ -205,7 +205,6 @@ ENTAILMENTS = {
 
 RETRIEVERS = {
     "bm25": Kind("askance.retrieval.bm25:open_index", "by words", places=()),
-    "every_word": Kind("askance.retrieval.every_word:open_every_word", "by every word", places=()),
     "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", places=(), encodes=True),
     "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", places=(), encodes=True),
     "langchain": Kind(
