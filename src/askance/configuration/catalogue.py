@@ -74,7 +74,6 @@ METHODS = {
     "fixed_length": Kind("askance.methods.baselines:FixedLength"),
     "fixed_sentence": Kind("askance.methods.baselines:FixedSentence"),
     "flare": Kind("askance.methods.flare:Flare"),
-    "hesitant": Kind("askance.methods.hesitant:Hesitant"),
     "flare_token": Kind("askance.reproductions.baselines:FlareToken"),
     "flare_entity": Kind("askance.reproductions.baselines:FlareEntity"),
     "dragin": Kind("askance.methods.dragin.method:Dragin"),
