@@ -299,7 +299,8 @@ def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
     form = kind.form or spec.name
     if kind.places is not None and spec.place not in ("", *kind.places):
         known = [spec.name, *(f"{spec.name}:{place}" for place in kind.places)]
-        raise UnknownName(what, spec.full_name, known)
+        remedy = "the folder of an index is given with --index DIR." if what == "retriever" else ""
+        raise UnknownName(what, spec.full_name, known, remedy=remedy)
     if kind.needs_place and not spec.place:
         missing = "object" if what == "retriever" else "model"
         raise ModelSpecError(f"{what} {str(spec)!r} names no {missing}: write {form}.")
