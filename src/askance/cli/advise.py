@@ -27,10 +27,8 @@ from askance.evaluation.advice.questions import QuestionWriter, write_questions
 from askance.evaluation.advice.trial import (
     BASE,
     CANDIDATES,
-    DATASET,
     FIRST_ROUND,
     LEAST_QUESTIONS,
-    MODEL,
     CandidateTrial,
     ready_candidates,
     try_candidates,
@@ -163,8 +161,8 @@ async def _try(work: _Work) -> tuple[dict[str, ReadyExperiment], CandidateTrial]
 def _candidates(work: _Work) -> dict[str, Callable[[], ReadyExperiment]]:
     """Return a function for each candidate that prepares its experiment, by name."""
     grid = Grid(
-        datasets={DATASET: {"questions": f"jsonl:{work.questions}"}},
-        models={MODEL: work.config.model_specs},
+        datasets={"questions": {"questions": f"jsonl:{work.questions}"}},
+        models={"model": work.config.model_specs},
         methods=CANDIDATES,
         common=work.common,
         place="the candidates",
@@ -226,7 +224,7 @@ def _unmeasured(advice: Advice, has_reranker: bool, has_unanswerable: bool) -> s
 
 
 def _show(advice: Advice, trial: CandidateTrial, unmeasured: str) -> None:
-    print_tables(out, [advice.table()])
+    print_tables(out, advice.tables())
     for name, reason in trial.left_out.items():
         print_plain(err, f"left out: {name}: {reason}", "yellow")
     if trial.is_timed_out:

@@ -328,7 +328,7 @@ async def run_grid(
         RunFolderError, MissingAbility: As for `evaluate`.
     """
     results: dict[str, RecordedRun | AskanceError] = {}
-    for _, group in groupby(experiments.items(), key=lambda entry: entry[0].split("/")[1]):
+    for _, group in groupby(experiments.items(), key=lambda entry: entry[1].model_specs["answer"]):
         of_model, load_once = dict(group), loading_once(load_models)
         for name, ready in of_model.items():
             with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
