@@ -18,7 +18,8 @@ from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
+from askance.evaluation.run.recorded_run import RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
+from askance.evaluation.run.result_file import LOCK
 from askance.storage.durable_files import sealed, unsealed
 from tests.evaluation.hand_made import record, settings
 from tests.storage.test_append_only import disk_with_room_for
@@ -118,7 +119,7 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path):
     add(folder, 1)
     size = (folder / TRACES).stat().st_size
     with (
-        pytest.raises(RunFolderError, match=r"can't write to the run .*Finished questions are kept"),
+        pytest.raises(RunFolderError, match=r"can't write to the run .*Earlier results are kept"),
         claimed(folder),
         open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _),
         disk_with_room_for(size + 8),
@@ -385,7 +386,7 @@ def test_a_last_line_whose_break_is_damaged_is_not_taken_for_half_a_line(tmp_pat
     [
         (RECORDS, lambda text: text.replace('"id"', "id", 1), "line 1: Invalid JSON"),
         (RECORDS, lambda text: text.replace('"number": 2', '"number": "two"'), "line 2, field number: "),
-        (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, this"),
+        (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "of schema 1, which this"),
         (SETTINGS, lambda text: text.replace("askance-run", "other"), "holds no settings of a run"),
         (RECORDS, lambda text: text + text[: text.index("\n") + 1], "line 3: the question 'q1' is on line 1"),
         (SETTINGS, lambda text: text[:50], "settings.json, line 1: Unterminated string"),

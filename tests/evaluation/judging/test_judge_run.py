@@ -176,13 +176,13 @@ def test_a_second_process_and_damage_are_told(run):
     whole = path.read_text()
     path.write_text(whole + sealed(b'{"id": 7}').decode() + "\n")
     with pytest.raises(
-        RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: move it away"
+        RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: restore it, or move it away"
     ):
         citations(run, ScriptedEntailment())
     path.write_text(whole.replace("askance-judgements", "x"))
     with pytest.raises(
         RunFolderError,
-        match=r"line 1: its checksum does not match its content. The file is damaged: move it away",
+        match="line 1: its checksum does not match its content. The file is damaged: restore it",
     ):
         citations(run, ScriptedEntailment())
 
