@@ -119,7 +119,7 @@ def advise(
     work = _Work(folder, config, questions, 60 * minutes, choice, common, loading_once(load_models))
     ready, trial = asyncio.run(_try(work))
     advice = find_advice(trial)
-    _show(advice, trial, _unmeasured(advice, has_reranker, bool(choice.held_out)))
+    _show(advice, trial)
     _write(work, docs, advice, ready[advice.advised], trial)
 
 
@@ -207,23 +207,7 @@ async def _write_questions(work: _Work) -> None:
     write_out(work.questions, "".join(found.lines()))
 
 
-def _unmeasured(advice: Advice, has_reranker: bool, has_unanswerable: bool) -> str:
-    """Return why the effect of abstaining was not measured; empty if it was."""
-    if advice.abstaining is not None:
-        return ""
-    if not has_reranker:
-        return f"abstaining was not measured: it needs a cross-encoder ({install_line('rerank')})."
-    if not has_unanswerable:
-        return (
-            f"abstaining was not measured: it needs {LEAST_GROUPS} files, or documents of {LEAST_GROUPS} "
-            "titles, of which some are hidden from the searches."
-        )
-    return (
-        f"abstaining was not measured: no unanswerable question was asked, or {advice.advised} reads nothing."
-    )
-
-
-def _show(advice: Advice, trial: CandidateTrial, unmeasured: str) -> None:
+def _show(advice: Advice, trial: CandidateTrial) -> None:
     print_tables(out, advice.tables())
     for name, reason in trial.left_out.items():
         print_plain(err, f"left out: {name}: {reason}", "yellow")
@@ -231,8 +215,11 @@ def _show(advice: Advice, trial: CandidateTrial, unmeasured: str) -> None:
         late = f"; asked too few: {', '.join(advice.too_few)}" if advice.too_few else ""
         stopped = f"the time ended before all questions were asked{late}"
         print_plain(err, f"{stopped}. The same command continues.", "yellow")
-    for sentence in (*advice.sentences(), *filter(None, [unmeasured])):
+    for sentence in advice.sentences():
         print_plain(out, sentence)
+    if advice.abstaining is None:
+        needs = f"a cross-encoder ({install_line('rerank')}), and {LEAST_GROUPS} files or titles of documents"
+        print_plain(out, f"abstaining was not measured: it needs {needs}, of which some are held out.")
 
 
 def _write(

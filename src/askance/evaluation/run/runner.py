@@ -178,16 +178,6 @@ async def evaluate(
         return read_run(folder)
 
 
-def start_run(ready: ReadyExperiment, folder: Path, load_models: LoadModels) -> None:
-    """Load the models of an experiment, check them, and create its run folder.
-
-    Raises:
-        RunFolderError, MissingAbility: As for `evaluate`.
-    """
-    with _opened(ready, folder, load_models, RunOptions()):
-        pass
-
-
 @contextmanager
 def _opened(
     ready: ReadyExperiment, folder: Path, load_models: LoadModels, options: RunOptions
@@ -331,29 +321,24 @@ async def run_grid(
     for _, group in groupby(experiments.items(), key=lambda entry: entry[1].model_specs["answer"]):
         of_model, load_once = dict(group), loading_once(load_models)
         for name, ready in of_model.items():
-            with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
-                start_run(ready, folder / name, load_once)
+            try:
+                with _opened(ready, folder / name, load_once, options):
+                    pass  # This creates the run's folder, and checks the models.
+            except (RunFolderError, MissingAbility):
+                raise
+            except AskanceError as error:
+                results[name] = error
         for name in [name for name in of_model if name not in results]:
-            with _keep_error(name, results, unless=(RunFolderError,)), listener(name) as progress:
-                results[name] = await evaluate(of_model[name], folder / name, load_once, options, progress)
+            try:
+                with listener(name) as progress:
+                    results[name] = await evaluate(
+                        of_model[name], folder / name, load_once, options, progress
+                    )
+            except RunFolderError:
+                raise
+            except AskanceError as error:
+                results[name] = error
     return {name: results[name] for name in experiments}
-
-
-@contextmanager
-def _keep_error(
-    name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
-) -> Iterator[None]:
-    """Store the error of an experiment as the result of that experiment, so that the other ones still run.
-
-    Args:
-        unless: The types of errors that end the whole grid, and are raised again.
-    """
-    try:
-        yield
-    except unless:
-        raise
-    except AskanceError as error:
-        results[name] = error
 
 
 def loading_once(load_models: LoadModels) -> LoadModels:
