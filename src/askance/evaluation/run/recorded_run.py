@@ -14,7 +14,7 @@ after the last finished question is cut off. Settings, records and traces have c
 import dataclasses
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -205,12 +205,31 @@ class RunWriter:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Lock a run's folder for writing, before anything is computed for it.
+def open_run(
+    folder: Path,
+    settings_of: Callable[[Settings | None], Settings],
+    examples: Iterable[Example],
+    scoring: Scoring,
+    *,
+    retry_failures: bool = False,
+) -> Iterator[tuple[RunWriter, RecordedRun]]:
+    """Lock a folder, and start a run in it or continue the run that it holds.
+
+    Yields a writer and the run so far. If the recorded short answers were extracted by other rules than those
+    of `scoring`, or scored by other metrics, they are extracted and scored again from the traces.
+
+    Args:
+        settings_of: A function that returns the settings of the run, and may load the models. If no question
+            is left to ask, it gets the settings with which the run was started.
+        examples: All questions of the run. A continued run may get additional questions, but its finished
+            questions must be among them.
+        retry_failures: Whether to drop the questions that failed, so that they are asked again.
 
     Raises:
-        RunFolderError: The folder can't be written or holds other files, or another process writes to it.
+        RunFolderError: The folder can't be written, holds other files or a run with other settings, or
+            another process writes to it.
     """
+    wanted = {example.question.id: example for example in examples}
     with ExitStack() as stack:
         with _writing(folder):
             names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -222,45 +241,20 @@ def claimed(folder: Path) -> Iterator[None]:
                     "new or an empty folder."
                 )
             stack.enter_context(locked_folder(folder, LOCK))
-        yield
-
-
-@contextmanager
-def open_run(
-    folder: Path,
-    settings: Settings,
-    examples: Iterable[Example],
-    scoring: Scoring,
-    *,
-    retry_failures: bool = False,
-) -> Iterator[tuple[RunWriter, RecordedRun]]:
-    """Start a run in a locked folder, or continue the run that the folder holds.
-
-    Yields a writer and the run so far. If the recorded short answers were extracted by other rules than those
-    of `scoring`, or scored by other metrics, they are extracted and scored again from the traces.
-
-    Args:
-        examples: All questions of the run. A continued run may get additional questions, but its finished
-            questions must be among them.
-        retry_failures: Whether to drop the questions that failed, so that they are asked again.
-
-    Raises:
-        RunFolderError: The folder can't be written, or holds a run with other settings.
-    """
-    wanted = {example.question.id: example for example in examples}
-    with ExitStack() as stack:
-        with _writing(folder):
-            before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
+            before = _read_settings(folder) if (folder / SETTINGS).exists() else None
             recorded, size_bytes = read_records(folder)
-            run = RecordedRun(folder, settings, tuple(recorded))
-            _check_same(run, before, wanted)
-            remaining = [record for record in recorded if not (retry_failures and record.is_failure)]
+        remaining = [record for record in recorded if not (retry_failures and record.is_failure)]
+        is_finished = wanted.keys() <= {record.id for record in remaining}
+        settings = settings_of(before if is_finished else None)
+        run = RecordedRun(folder, settings, tuple(recorded))
+        with _writing(folder):
+            _check_same(run, before or settings, wanted)
             kept = [_scored(run, record, wanted[record.id], scoring) for record in remaining]
             if kept != recorded:
                 content = b"".join(map(sealed_line, kept))
                 _replace(folder / RECORDS, content)
                 size_bytes = len(content)
-            _write_settings(folder, continued(before, settings, is_finished=len(kept) == len(wanted)))
+            _write_settings(folder, continued(before or settings, settings, is_finished=is_finished))
             end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
             records = stack.enter_context(closing(AppendOnlyFile(folder / RECORDS, size_bytes)))
             traces = stack.enter_context(closing(AppendOnlyFile(folder / TRACES, end_of_traces)))
