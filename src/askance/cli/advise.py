@@ -99,7 +99,12 @@ def advise(
     from askance.retrieval.index.build import build_index  # only this command and index need it
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    _check_outside(folder, sources)
+    for source in sources:
+        if folder.resolve().is_relative_to(source.resolve()):
+            raise InputError(
+                f"--out {folder} is in --docs {source}, so the questions would be indexed, too: "
+                "name a folder outside."
+            )
     index, config = folder / "index", sourced.config
     encoder = encoder_to_build_with(index, None) or _if_installed(load_encoder)
     with IndexProgress(err) as progress:
@@ -121,16 +126,6 @@ def advise(
     advice = find_advice(trial)
     _show(advice, trial)
     _write(work, docs, advice, ready[advice.advised], trial)
-
-
-def _check_outside(folder: Path, sources: Sequence[Path]) -> None:
-    """Raise `InputError` if the questions would be documents the next time."""
-    for source in sources:
-        if folder.resolve().is_relative_to(source.resolve()):
-            raise InputError(
-                f"--out {folder} is in --docs {source}, so the questions would be indexed, too: "
-                "name a folder outside."
-            )
 
 
 def _if_installed(load: Callable[[str], T]) -> T | None:

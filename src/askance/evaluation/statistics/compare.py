@@ -49,6 +49,9 @@ class MeanInterval:
     num_questions: int
     confidence: float
 
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference(MeanInterval):

@@ -72,7 +72,7 @@ def selective_summary(records: Sequence[Record], metric: str) -> Selective | Non
     Args:
         metric: The metric that scores the answers. Questions to which it does not apply are left out.
     """
-    scores = {record.id: _score_if_answered(record, metric) for record in records}
+    scores = {record.id: (record.scores_if_answered or record.scores).get(metric) for record in records}
     scored = [record for record in records if scores[record.id] is not None]
     if not any(record.confidence is not None for record in scored):
         return None
@@ -92,10 +92,6 @@ def selective_summary(records: Sequence[Record], metric: str) -> Selective | Non
         aurc=aurc,
         curve=curve,
     )
-
-
-def _score_if_answered(record: Record, metric: str) -> float | None:
-    return (record.scores_if_answered or record.scores).get(metric)
 
 
 def _share(values: NDArray[np.float64]) -> MeanInterval | None:
