@@ -67,15 +67,8 @@ def calibrated(world: World, numbers: range, price: float) -> Calibration:
         for hops in HOPS
     ]
     engine = engine_of(world, replace(auto, stop_lead=float(auto.rollouts * auto.answer_samples + 1)))
-    return asyncio.run(
-        calibrate(
-            engine,
-            examples,
-            ScoreGoal(open_metrics(["exact_match"]), price=price),
-            parameter="stop_lead",
-            max_trials=_TRIALS,
-        )
-    )
+    goal = ScoreGoal(open_metrics(["exact_match"]), price=price)
+    return asyncio.run(calibrate(engine, examples, goal, parameter="stop_lead", max_trials=_TRIALS))
 
 
 def draw(points: dict[str, tuple[float, float, float, float]], file: Path) -> None:

@@ -1,7 +1,7 @@
 """Calibrate a parameter of a method: try values of it on questions, and choose one by a goal.
 
-Whatever the goal, the loop is the same: the goal proposes the next value, all questions are answered with it,
-and in the end the goal chooses a value from the table of trials.
+All goals share one loop: the goal proposes the next value, all questions are answered with it, and in the end
+the goal chooses a value from the table of trials.
 """
 
 import math
