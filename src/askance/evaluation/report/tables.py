@@ -206,7 +206,7 @@ def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
             *(each.run, each.base)[: len(headings)],
             signed(each.difference.mean),
             f"{signed(each.difference.low)} to {signed(each.difference.high)}",
-            p_text(each.p.p),
+            p_text(each.p),
             p_text(each.p_holm),
             *map(str, (each.won, each.lost, each.tied)),
         )

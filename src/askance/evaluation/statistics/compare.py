@@ -65,14 +65,6 @@ class Difference(MeanInterval):
     share_above_zero: float
 
 
-@dataclass(frozen=True, slots=True)
-class PValue:
-    """A two-sided p-value. The value is exact if all sign assignments were enumerated."""
-
-    p: float
-    is_exact: bool
-
-
 def mean_interval(scores: Sequence[float]) -> MeanInterval:
     """Return the mean of the per-question scores, with its 95 % bootstrap interval.
 
@@ -170,8 +162,10 @@ def _blocks(draws: int, width: int) -> list[int]:
     return [min(rows, draws - done) for done in range(0, draws, rows)]
 
 
-def permutation_test(gains: Sequence[float]) -> PValue:
-    """Return the p-value of the paired permutation test.
+def permutation_test(gains: Sequence[float]) -> float:
+    """Return the two-sided p-value of the paired permutation test.
+
+    It is exact if at most `MOST_ENUMERATED` questions differ, since all sign assignments are enumerated then.
 
     Args:
         gains: The score difference on each question. Differences of 0 have no effect. If all are 0, p is 1.
@@ -180,8 +174,8 @@ def permutation_test(gains: Sequence[float]) -> PValue:
     # The tolerance makes sums of the same numbers in a different order count as equal.
     least = abs(float(values.sum())) - _RELATIVE_ROUNDING * float(np.abs(values).sum())
     if len(values) <= MOST_ENUMERATED:
-        return PValue(float(np.mean(np.abs(_all_sums(values)) >= least)), is_exact=True)
-    return PValue((_num_as_far(values, least) + 1) / (_RESAMPLES + 1), is_exact=False)
+        return float(np.mean(np.abs(_all_sums(values)) >= least))
+    return (_num_as_far(values, least) + 1) / (_RESAMPLES + 1)
 
 
 def holm_adjusted(ps: Sequence[float]) -> list[float]:
