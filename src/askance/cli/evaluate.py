@@ -15,7 +15,7 @@ from askance.cli.options import (
     OtelFlag,
     OutOption,
     SpecOption,
-    span_export,
+    recording,
     with_settings,
 )
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
@@ -85,7 +85,7 @@ def evaluate(
     selection: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
     ready = prepare_experiment(Experiment(**settings, dataset=dataset, metrics=metrics, **selection))
-    with span_export(otel) as on_end, EvaluationProgress(err) as progress:
+    with recording(otel) as on_end, EvaluationProgress(err) as progress:
         options = RunOptions(max_failures, retry_failures, on_end)
         run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))
     if as_json:
@@ -123,7 +123,7 @@ def grid(
     *base, flags = sourced.layers
     contents = read_grid(file)
     experiments = prepare_experiments(contents.experiments(base, flags), place_of=contents.place_of)
-    with span_export(otel) as on_end:
+    with recording(otel) as on_end:
         options = RunOptions(max_failures, retry_failures, on_end)
         work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
         results = asyncio.run(work)

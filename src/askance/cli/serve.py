@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from askance.cli.options import OtelFlag, span_export, with_settings
+from askance.cli.options import OtelFlag, recording, with_settings
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import MissingExtra
 from askance.terminal.console import out, print_plain
@@ -57,7 +57,7 @@ def serve(
         config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
     limits = Limits(in_flight=config.questions_in_flight, waiting=waiting)
     hosts = allowed_hosts(host, allow_host or ())
-    with open_socket(host, port) as listening, span_export(otel) as on_end:
+    with open_socket(host, port) as listening, recording(otel) as on_end:
         app = create_app(config, keys, hosts=hosts, limits=limits, on_end=on_end)
         address, port = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address

@@ -35,13 +35,18 @@ def trace_text(trace: Trace) -> str:
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace to a file atomically.
+    """Write a trace to a file atomically (see `write_file`)."""
+    write_file(path, trace_text(trace))
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file atomically.
 
     Raises:
         InputError: The file can't be written.
     """
     try:
-        write_atomically(path, trace_text(trace))
+        write_atomically(path, text)
     except OSError as error:
         raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
 

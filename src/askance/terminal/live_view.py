@@ -8,20 +8,20 @@ from rich.live import Live
 from rich.text import Text
 
 from askance.core import trace
-from askance.terminal.legend import Legend
-from askance.terminal.trace_view import PROVISIONAL, event_block, print_legend, setting_block, shown_plain
-from askance.text.printable import printable, printable_record
+from askance.terminal.trace_view import PROVISIONAL, Legend, event_block, setting_block, shown_plain
+from askance.text.printable import printable_record
 
 
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
 
     On a terminal, the last lines show the answer so far, in which the draft is dimmed, or the time spent if
-    there is no text yet. If the output is not a terminal, only finished blocks are printed.
+    there is no text yet. If the output is not a terminal, only finished blocks are printed. The question is
+    not shown, because a command shows it before the models are loaded.
 
     Args:
         legend: The legend, which may already have explained some terms; by default a new one.
-        shows_question: Whether the question and its setting (method, models, retriever) are shown.
+        shows_setting: Whether the setting of the question (method, models, retriever) is shown.
         ticks: Whether the last lines are redrawn while nothing happens.
         clock: A function that returns the time in seconds.
     """
@@ -31,28 +31,22 @@ class LiveView:
         console: Console,
         *,
         legend: Legend | None = None,
-        shows_question: bool = True,
+        shows_setting: bool = True,
         ticks: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console, self._clock = console, clock
-        self._committed, self._draft, self._asked = "", "", ""
+        self._committed = self._draft = ""
         self._began, self._num_calls = clock(), 0
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = legend or Legend(), False
-        self._shows_question = shows_question
+        self._shows_setting = shows_setting
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
                 None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom
             )
-
-    def echo(self, question: str) -> None:
-        """Show the question, but only once. This can be called before the model has been loaded."""
-        if not self._asked:
-            self._asked = printable(question)
-            self._console.print(Text(self._asked, style="bold"))
 
     def __enter__(self) -> "LiveView":
         if self._live:
@@ -98,14 +92,13 @@ class LiveView:
             self._draft = ""
 
     def _show(self, event: trace.AnyEvent) -> None:
-        block = event_block(event, self._quotable)
-        if isinstance(event, trace.Asked) and not self._shows_question:
-            block = None
-        elif isinstance(event, trace.Asked) and event.text == self._asked:
-            block = setting_block(event)
+        if isinstance(event, trace.Asked):
+            block = setting_block(event) if self._shows_setting else None
+        else:
+            block = event_block(event, self._quotable)
         if block is not None:
             self._console.print(block, soft_wrap=isinstance(event, trace.Answered) and not self._live)
-        print_legend(self._legend(event), self._console)
+        self._legend.show(self._console, event)
 
     def _bottom(self) -> RenderableType:
         """Return the last lines, below everything that has been printed."""

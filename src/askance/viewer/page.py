@@ -12,7 +12,7 @@ from importlib.resources import files
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Asked
 from askance.storage.trace_file import event_record
-from askance.terminal.legend import TERMS
+from askance.terminal.trace_view import TERMS
 from askance.text.printable import printable
 
 _WEB = files("askance.viewer") / "web"
