@@ -56,9 +56,13 @@ def ask(
         show_once = cache(lambda: out.print(Text(printable(question), style="bold")))
         with before_doing(show_once):  # loading a model takes seconds
             engine = dataclasses.replace(sourced.open(), on_end=on_end)
-        show_once()
         with shown_by(None), LiveView(out) as view:
-            engine.ask(question, listener=view)
+
+            def show(event: AnyEvent) -> None:
+                show_once()
+                view(event)
+
+            engine.ask(question, listener=show)
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
 
