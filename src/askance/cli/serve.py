@@ -44,10 +44,9 @@ def serve(
     """
     try:
         from askance.serve.app import create_app
-        from askance.serve.limits import Limits
+        from askance.serve.limits import Limits, with_open_files
         from askance.serve.security import Keys, read_keys
-        from askance.serve.server import allowed_hosts, check_address, open_socket
-        from askance.serve.server import serve as serve_forever
+        from askance.serve.server import allowed_hosts, check_address, make_server, open_socket
     except ImportError as error:
         raise MissingExtra(error.name or "fastapi", "serve", "askance serve") from error
     keys = read_keys(api_key_env, os.environ) if api_key_env else Keys()
@@ -62,4 +61,4 @@ def serve(
         address, port = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         print_plain(out, f"askance serves http://{shown}:{port}")
-        serve_forever(app, listening, limits)
+        make_server(app, with_open_files(limits)).run(sockets=[listening])
