@@ -14,7 +14,7 @@ from askance.configuration.settings import SETTINGS, EngineConfig
 from askance.configuration.sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
 from askance.core.trace import Trace
-from askance.storage.trace_file import check_writable, write_file, write_trace
+from askance.storage.trace_file import check_writable, trace_text, write_file
 from askance.terminal.console import described, out, print_plain
 
 _JSON_HELP = "Print one JSON object and nothing else; for an error, an object with the key 'error'."
@@ -53,7 +53,7 @@ def recording(otel: bool, file: Path | None = None) -> Iterator[Callable[[Trace]
     with ExitStack() as spans:
         if file is not None:
             check_writable(file)
-            listeners.append(lambda trace: write_trace(trace, file))
+            listeners.append(lambda trace: write_file(file, trace_text(trace)))
         if otel:
             from askance.integrations.otel import otlp_spans  # needs the extra
 

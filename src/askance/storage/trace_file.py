@@ -34,11 +34,6 @@ def trace_text(trace: Trace) -> str:
     return b"\n".join([*lines, b""]).decode()
 
 
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace to a file atomically (see `write_file`)."""
-    write_file(path, trace_text(trace))
-
-
 def write_file(path: Path, text: str) -> None:
     """Write a file atomically.
 
