@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import sys
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,16 +52,11 @@ def ask(
             result = dataclasses.replace(sourced.open(), on_end=on_end).ask(question)
             print(json_line(_answer_record(result, trace)))
             return
-        show_once = cache(lambda: out.print(Text(printable(question), style="bold")))
-        with before_doing(show_once):  # loading a model takes seconds
+        view = LiveView(out)
+        with before_doing(lambda: view.echo(question)):
             engine = dataclasses.replace(sourced.open(), on_end=on_end)
-        with shown_by(None), LiveView(out) as view:
-
-            def show(event: AnyEvent) -> None:
-                show_once()
-                view(event)
-
-            engine.ask(question, listener=show)
+        with shown_by(None), view:
+            engine.ask(question, listener=view)
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
 

@@ -145,9 +145,9 @@ class _ChatSession:
         run(self, words)
 
     def _answer(self, question: str) -> None:
-        if not (sys.stdin.isatty() and out.is_terminal):  # otherwise, the user has just typed it there
-            out.print(Text(printable(question), style="bold"))
-        with shown_by(None), LiveView(out, legend=self._legend, shows_setting=False) as view:
+        with shown_by(None), LiveView(out, legend=self._legend, shows_question=False) as view:
+            if not (sys.stdin.isatty() and out.is_terminal):  # otherwise, the user has just typed it there
+                view.echo(question)
             self.last = Trace(view)
             self._runner.run(_awake(self.conversation.answer(question, trace=self.last)))
 

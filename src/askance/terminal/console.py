@@ -69,7 +69,8 @@ def plain_table(
     table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]
     for column, heading in enumerate(headings):
         is_right = column >= num_words or any(isinstance(row[column], int) for row in shown)
-        table.add_column(Text(heading), justify="right" if is_right else "left")
+        table.add_column(Text(heading), overflow="fold", no_wrap=is_right)
+        table.columns[-1].justify = "right" if is_right else "left"
     for row in shown:
         table.add_row(*map(_cell, row))
     return table

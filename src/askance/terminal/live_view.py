@@ -9,19 +9,18 @@ from rich.text import Text
 
 from askance.core import trace
 from askance.terminal.trace_view import PROVISIONAL, Legend, event_block, setting_block, shown_plain
-from askance.text.printable import printable_record
+from askance.text.printable import printable, printable_record
 
 
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
 
     On a terminal, the last lines show the answer so far, in which the draft is dimmed, or the time spent if
-    there is no text yet. If the output is not a terminal, only finished blocks are printed. The question is
-    not shown, because a command shows it before the models are loaded.
+    there is no text yet. If the output is not a terminal, only finished blocks are printed.
 
     Args:
         legend: The legend, which may already have explained some terms; by default a new one.
-        shows_setting: Whether the setting of the question (method, models, retriever) is shown.
+        shows_question: Whether the question and its setting (method, models, retriever) are shown.
         ticks: Whether the last lines are redrawn while nothing happens.
         clock: A function that returns the time in seconds.
     """
@@ -31,22 +30,28 @@ class LiveView:
         console: Console,
         *,
         legend: Legend | None = None,
-        shows_setting: bool = True,
+        shows_question: bool = True,
         ticks: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console, self._clock = console, clock
         self._committed = self._draft = ""
-        self._began, self._num_calls = clock(), 0
+        self._began, self._num_calls, self._is_echoed = clock(), 0, False
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = legend or Legend(), False
-        self._shows_setting = shows_setting
+        self._shows_question = shows_question
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
                 None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom
             )
+
+    def echo(self, question: str) -> None:
+        """Show the question, unless it is shown already. This can be called before a model is loaded."""
+        if not self._is_echoed:
+            self._console.print(Text(printable(question), style="bold"))
+        self._is_echoed = True
 
     def __enter__(self) -> "LiveView":
         if self._live:
@@ -92,10 +97,10 @@ class LiveView:
             self._draft = ""
 
     def _show(self, event: trace.AnyEvent) -> None:
-        if isinstance(event, trace.Asked):
-            block = setting_block(event) if self._shows_setting else None
-        else:
-            block = event_block(event, self._quotable)
+        block = None if isinstance(event, trace.Asked) else event_block(event, self._quotable)
+        if isinstance(event, trace.Asked) and self._shows_question:
+            self.echo(event.text)
+            block = setting_block(event)
         if block is not None:
             self._console.print(block, soft_wrap=isinstance(event, trace.Answered) and not self._live)
         self._legend.show(self._console, event)
