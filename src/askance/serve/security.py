@@ -156,11 +156,7 @@ class Guard:
     metrics: Metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
+        """Handle one request. Nothing else arrives: uvicorn runs without lifespan and WebSockets."""
 
         async def send_protected(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -26,17 +26,13 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, emoji=False)
 
-    @property
+    @property  # type: ignore[misc]
     def size(self) -> ConsoleDimensions:
         """The columns and lines of the terminal."""
         size = super().size
         if self.is_terminal or os.environ.get("COLUMNS"):
             return size
         return ConsoleDimensions(_UNWRAPPED_COLUMNS, size.height)
-
-    @size.setter
-    def size(self, size: tuple[int, int]) -> None:
-        self.width, self.height = size
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as `Console.print` does, but without trailing spaces if the output is not a terminal."""
