@@ -42,30 +42,33 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 that ask for nothing."""
 
 
-class ContentPart(BaseModel):
-    """A part of a message. Only text is supported."""
+class Extensible(BaseModel):
+    """A part of a request that may have fields which are not declared here."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class ContentPart(Extensible):
+    """A part of a message. Only text is supported."""
+
     type: str
     text: str | None = None
 
 
-class Message(BaseModel):
+class Message(Extensible):
     """A message of the conversation."""
 
-    model_config = ConfigDict(extra="allow")
     role: str
     content: str | list[ContentPart] | None = None
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Extensible):
     """The options of a stream."""
 
-    model_config = ConfigDict(extra="allow")
     include_usage: bool = False
 
 
-class AskanceOptions(BaseModel):
+class AskanceOptions(Extensible):
     """The part of a request that OpenAI does not know. All other keys are parameters of the method.
 
     Attributes:
@@ -73,12 +76,11 @@ class AskanceOptions(BaseModel):
         where: A filter of the documents to search.
     """
 
-    model_config = ConfigDict(extra="allow")
     events: StrictBool = False
     where: StrictStr | None = None
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(Extensible):
     """A request for a chat completion, in OpenAI's form.
 
     Attributes:
@@ -86,7 +88,6 @@ class ChatRequest(BaseModel):
         messages: The conversation; its last message is the question.
     """
 
-    model_config = ConfigDict(extra="allow", protected_namespaces=())
     model: str = ""
     messages: list[Message] = Field(min_length=1)
     stream: bool = False
