@@ -19,7 +19,7 @@ from askance.models.openai import connection
 from askance.models.openai.errors import retry_after_seconds
 from askance.models.openai.events import MAX_TOKENS, ReportedUsage, read_event
 from askance.models.scripted import ScriptedModel
-from askance.storage.trace_file import read_trace, write_trace
+from askance.storage.trace_file import read_trace, trace_text, write_file
 
 HUGE, DIGITS = 10**400, "9" * 5000
 """A number that exceeds the range of floats, and one with more digits than Python parses."""
@@ -65,7 +65,7 @@ def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
         result = Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
         generated = next(entry for entry in result.trace.events if entry.type == "generate")
         assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
-        write_trace(result.trace, tmp_path / "trace.jsonl")
+        write_file(tmp_path / "trace.jsonl", trace_text(result.trace))
         assert read_trace(tmp_path / "trace.jsonl")
 
 

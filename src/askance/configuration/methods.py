@@ -184,16 +184,11 @@ class _Maker:
                 if name not in members:
                     with about(f"parameters.{name}.{next(iter(given), '')}"):
                         raise UnknownName("member", name, members, place=f"of method {name_of(cls)}")
-            made = (
-                (
-                    name,
-                    self.make(
-                        member, {} if isinstance(member, Spec) else of_members.get(name, {}), is_member=True
-                    ),
-                )
-                for name, member in members.items()
-            )
-            return {parameter: replace(cast(Any, collection), named=tuple(made))}
+            made = dict[str, Method]()
+            for name, member in members.items():
+                settings = {} if isinstance(member, Spec) else of_members.get(name, {})
+                made[name] = self.make(member, settings, is_member=True)
+            return {parameter: replace(cast(Any, collection), named=tuple(made.items()))}
         return {}
 
 

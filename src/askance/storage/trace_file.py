@@ -32,14 +32,14 @@ def trace_text(trace: Trace) -> str:
     return b"".join(map(sealed_line, (header, *map(event_record, trace.events)))).decode()
 
 
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace to a file atomically.
+def write_file(path: Path, text: str) -> None:
+    """Write a file atomically.
 
     Raises:
         InputError: The file can't be written.
     """
     try:
-        write_atomically(path, trace_text(trace))
+        write_atomically(path, text)
     except OSError as error:
         raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
 
