@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Path, Segment
 from tests.methods.reflecting import QUESTION
 
@@ -17,7 +18,7 @@ class Table(LongForm):
     """A long form whose paths are only strings; it records the paths grown, judged and pruned."""
 
     def __init__(self, table, scores, bounds, identity, delays, **parameters):
-        super().__init__(Selfrag(form="long", **parameters), QUESTION, None, None)
+        super().__init__(SegmentWriter(Selfrag(form="long", **parameters), QUESTION, None, None))
         self.table, self.scores, self.bounds, self.delays = table, scores, bounds, delays
         self.identity = lambda path: identity(path.text)
         self.grown, self.settled, self.dropped = [], [], []

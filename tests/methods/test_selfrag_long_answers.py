@@ -47,18 +47,12 @@ def segments(*pieces):
     return path
 
 
-@pytest.mark.parametrize(
-    ("which", "sentences"),
-    [
-        ("each_sentence", [(1, "a", "It is long."), (1, "a", "It is old.")]),
-        ("last_sentence", [(1, "a", "It is old.")]),
-    ],
-)
-def test_sentences_of_a_segment_cite_its_passage(which, sentences):
+def test_sentences_of_a_segment_cite_its_passage():
     text, citations = cited_text(
-        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY_SUPPORTED)), which
+        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY_SUPPORTED))
     )
-    assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == sentences
+    sentences = [(each.number, each.passage.id, text[each.start : each.end]) for each in citations]
+    assert sentences == [(1, "a", "It is long."), (1, "a", "It is old.")]
 
 
 def test_numbers_are_those_of_the_passages_in_order():
@@ -72,7 +66,7 @@ def test_numbers_are_those_of_the_passages_in_order():
         (" Six.", "retrieve", TIBER, RELEVANT, "[No support / Contradictory]"),
         (" Seven.", "retrieve", PO, RELEVANT, "[Partially supported]"),
     )
-    text, citations = cited_text(path, "each_sentence")
+    text, citations = cited_text(path)
     assert text == "In short: One. Two. Three. Four. Five. Six. Seven."
     shown = [(each.number, each.passage.id, text[each.start : each.end]) for each in citations]
     assert shown == [(1, "p", "One."), (2, "a", "Four."), (2, "a", "Five."), (1, "p", "Seven.")]

@@ -76,7 +76,6 @@ def test_an_answer_for_each_passage_and_the_best_is_taken():
     [
         ({}, {}),
         ({"use_seqscore": False}, {"use": 0}),
-        ({"seqscore_text_only": True}, {"text_only": True}),
         ({"w_rel": 0.3, "w_sup": 2.0, "w_use": 1.0}, {"rel": 0.3, "sup": 2.0, "util": 1.0}),
         ({"w_sup": 0}, {"sup": 0}),
     ],
@@ -158,23 +157,6 @@ def test_a_text_that_begins_without_a_token_is_decided_where_it_begins(threshold
     assert prompts[-1] == BARE + (found(PO) if searches else NO_RETRIEVAL)
 
 
-def test_what_stands_before_the_decision_is_kept_within_the_window():
-    lead = said("Well then[Retrieval]", {RETRIEVAL: 0.6, NO_RETRIEVAL: 0.3})
-    replies = REPLIES | {"### Response:\n": lead}
-    result, prompts, _ = run(Selfrag(scan_tokens=3, threshold=None), native(replies))
-    assert prompts == [BARE] + [f"{BARE}Well then{found(each)}" for each in (ARNO, PO)]
-    assert result.answer.text == "Well then The Arno."
-    assert cited(result.answer) == [(1, "a", "The Arno.")]
-    _, prompts, queries = run(Selfrag(scan_tokens=2, threshold=None), native(replies))
-    assert (prompts, queries) == ([BARE, BARE + NO_RETRIEVAL], []), "the token is behind the window"
-
-
-def test_a_search_behind_a_finished_answer_is_none():
-    replies = REPLIES | {"### Response:\n": "Arno.[Utility:5][Retrieval]"}
-    _, prompts, queries = run(Selfrag(scan_tokens=9, threshold=None), native(replies))
-    assert (prompts, queries) == ([BARE, BARE + NO_RETRIEVAL], [])
-
-
 def test_open_questions_take_the_greatest_score_not_the_greatest_sum():
     replies = {
         IN_ARNO: relevant(0.45, "The Po."),
@@ -194,18 +176,6 @@ def test_ties_go_to_the_better_passage():
     }
     result, _, _ = run(Selfrag(**RELEVANCE_ALONE), native(replies), (ARNO, PO, TIBER))
     assert result.answer.text == "Two."
-
-
-@pytest.mark.parametrize(("open_dedupe", "passage"), [(False, "p"), (True, "a")])
-def test_of_equal_answers_that_of_the_best_passage(open_dedupe, passage):
-    replies = {
-        IN_ARNO: relevant(0.6, "Arno!"),
-        IN_PO: relevant(0.7, "The Arno."),
-        IN_TIBER: relevant(0.65, "Po."),
-    }
-    method = Selfrag(open_dedupe=open_dedupe, **RELEVANCE_ALONE)
-    result, _, _ = run(method, native(replies), (ARNO, PO, TIBER))
-    assert result.answer.citations[0].passage.id == passage
 
 
 def vote(options, *answers, **parameters):
@@ -285,13 +255,13 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
     )
     assert (result.answer.text, result.answer.short) == ("B", "Pisa")
     _, prompts, _ = run(
-        Selfrag(mode="never", separator="short_form"),
+        Selfrag(mode="never"),
         native({NO_RETRIEVAL: "true"}),
         question=choice("true", "false"),
     )
     assert prompts[0] == (
         "### Instruction:\nDecide whether the statement below is correct. Answer with one word, true or "
-        "false.\n\n## Input:\n\nWhich river flows through Pisa?\n\n### Response:\n[No Retrieval]"
+        "false.## Input:\n\nWhich river flows through Pisa?\n\n### Response:\n[No Retrieval]"
     )
 
 
@@ -388,27 +358,20 @@ def test_options_without_letters_are_scored_by_their_words(question, options):
 
 
 CONTRADICTS = relevant(0.99, "The Po.[No support / Contradictory][Utility:5]", supported(0.1, 0.2, 0.7))
-IRRELEVANT_ONE = said("[Irrelevant]The Po.[Utility:5]", {IRRELEVANT: 0.9, RELEVANT: 0.1})
-USELESS = relevant(0.99, "The Po.[Fully supported][Utility:3]")
 
 
-@pytest.mark.parametrize(
-    ("parameters", "best", "why"),
-    [
-        ({"reject_unsupported": True}, CONTRADICTS, "its passage does not support it"),
-        ({"reject_irrelevant": True}, IRRELEVANT_ONE, "its passage is irrelevant"),
-        ({"least_utility": 4}, USELESS, "its utility is 3, less than 4"),
-    ],
-)
-def test_hard_constraints(parameters, best, why):
+def test_the_hard_constraint():
     good = said("[Relevant]The Arno.[Partially supported][Utility:4]", sureness=0.5)
-    replies = {IN_ARNO: good, IN_PO: best, NO_RETRIEVAL: "A river."}
+    replies = {IN_ARNO: good, IN_PO: CONTRADICTS, NO_RETRIEVAL: "A river."}
     words_alone = {"mode": "always", "w_rel": 0, "w_sup": 0, "w_use": 0}
     assert run(Selfrag(**words_alone), native(replies))[0].answer.text == "The Po."
-    result, _, _ = run(Selfrag(**words_alone, **parameters), native(replies))
+    result, _, _ = run(Selfrag(**words_alone, reject_unsupported=True), native(replies))
     assert result.answer.text == "The Arno."
-    assert [each.rejected for each in tried(result).values()] == ["", why]
-    result, prompts, _ = run(Selfrag(**words_alone, **parameters), native(replies), (PO,))
+    assert [each.rejected for each in tried(result).values()] == [
+        "",
+        "its passage does not support it",
+    ]
+    result, prompts, _ = run(Selfrag(**words_alone, reject_unsupported=True), native(replies), (PO,))
     assert (result.answer.text, result.answer.citations) == ("A river.", ())
     assert prompts[-1] == BARE + NO_RETRIEVAL
     assert result.trace.decisions[-1].why == "every answer with a passage was rejected"
@@ -467,7 +430,7 @@ def test_support_and_utility_are_those_that_come_first():
 
 
 def test_parameters_are_checked():
-    with pytest.raises(ParameterError, match=r"least_utility=6"):
-        Selfrag(least_utility=6)
+    with pytest.raises(ParameterError, match=r"beam_width=0"):
+        Selfrag(beam_width=0)
     with pytest.raises(ParameterError, match=r"threshold=1\.5"):
         Selfrag(threshold=1.5)

@@ -1,8 +1,9 @@
 """Self-RAG with a model that was trained on reflection tokens: it decides and scores while it writes."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from askance.core.ports import Model
 from askance.core.token_ledger import NoRoom
@@ -42,9 +43,9 @@ _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 class NativeWriter(SegmentWriter):
     """A writer that puts the token ids of earlier segments into the next prompt, exactly as generated.
 
-    A passage keeps its position in the prompt until the next passage replaces it or, with
-    `evidence=keep_all`, until the context window is full. The tokens that were written with a replaced
-    passage stay. If there is a scorer, its judgements replace the model's own probabilities.
+    A passage keeps its position in the prompt until the next passage replaces it. The tokens that were
+    written with a replaced passage stay. If there is a scorer, its judgements replace the model's own
+    probabilities.
 
     Attributes:
         head: The prompt up to where the answer begins.
@@ -59,14 +60,13 @@ class NativeWriter(SegmentWriter):
     async def start_path(self) -> Path:
         """Return the initial path, with the probabilities for the first retrieve decision.
 
-        If the model writes a retrieve token within the first `scan_tokens` tokens, the path keeps the text
-        before that token. Otherwise the path gets the probabilities at the first token if a threshold is set,
-        and no probabilities if none is set.
+        In the long form, the model may write up to 25 tokens before it decides, and the path keeps the text
+        before the retrieve token. If there is no such token, the path gets the probabilities at the
+        first token if a threshold is set, and no probabilities if none is set.
         """
-        if self.scorer is not None:
+        if self.scorer is not None or self.parameters.mode != "adaptive":
             return await super().start_path()
-        num_scanned = self.parameters.scan_tokens or (25 if self.parameters.form == "long" else 1)
-        probe = await self._probe((), ("decide",), num_scanned)
+        probe = await self._probe((), ("decide",), 25 if self.parameters.form == "long" else 1)
         if probe.finish != "retrieve":
             has_threshold = self.parameters.threshold is not None
             return Path(retrieve_probs=first_distribution(probe, "retrieve") if has_threshold else {})
@@ -75,7 +75,7 @@ class NativeWriter(SegmentWriter):
 
     async def utility(self, path: Path) -> Distribution:
         """Return the utility distribution of the current answer."""
-        if self.scorer is not None:
+        if self.scorer is not None or "utility" not in self.parameters.needed_groups:
             return await super().utility(path)
         try:
             end = await self._probe(path.segments, (*path.name.split("."), "utility"))
@@ -117,8 +117,6 @@ class NativeWriter(SegmentWriter):
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
         vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
         counted = (*tokens, *written.dropped) if finish == "end" else tokens
-        if self.parameters.seqscore_text_only:
-            counted = tuple(token for token in tokens if token.id not in vocabulary.control_ids)
         return Segment(
             written=" " + vocabulary.text_of(tokens),
             action=action,
@@ -153,54 +151,27 @@ class NativeWriter(SegmentWriter):
         max_tokens: int,
         *more: Part,
     ) -> Raw:
-        """Return the prompt for the next segment.
-
-        If the prompt does not fit the context window, earlier passages are dropped first. Then `hit` is
-        truncated.
+        """Return the prompt for the next segment, with the passage `hit` cut to fit the context window.
 
         Args:
             action: How the next segment begins; None if the model decides what comes next.
             hit: The passage in use. If the next segment does not retrieve, the passage keeps its earlier
                 position.
         """
-        model = self.run.model
-        retrieved = [index for index, segment in enumerate(segments) if segment.action == "retrieve"]
-        position = len(segments) if action == "retrieve" else (retrieved or [-1])[-1]
-        kept = (
-            [index for index in retrieved if index != position or hit is None]
-            if self.parameters.evidence == "keep_all"
-            else []
-        )
+        written = [*((segment.action, segment.ids) for segment in segments), (action, ())]
+        position = max((index for index, (start, _) in enumerate(written) if start == "retrieve"), default=-1)
 
         def prompt_with(*shown: Hit) -> Raw:
-            passages = {index: segments[index].hit for index in kept}
-            if shown:
-                passages[position] = shown[0]
-            return Raw(self.head, (*self._answer_parts(segments, action, passages), *more))
+            parts = list[Part]()
+            for index, (start, ids) in enumerate(written):
+                if start is not None and start != "lead":
+                    parts.append(Span(RETRIEVE_TOKENS[start]))
+                if index == position:
+                    parts += chain.from_iterable(map(passage_spans, shown))
+                parts += [ids] if ids else []
+            return Raw(self.head, (*parts, *more))
 
-        whole = [hit] if hit else []
-        while kept and await model.count(prompt_with(*whole)) + max_tokens > model.context_tokens:
-            self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
-            del kept[0]
-        return await fit_passage(self.run, model, prompt_with, hit, max_tokens)
-
-    def _answer_parts(
-        self, segments: Sequence[Segment], action: Action | None, passages: Mapping[int, Hit | None]
-    ) -> Iterator[Part]:
-        """Yield the parts of the prompt that hold all segments and the start of the next one.
-
-        Args:
-            passages: The passages to show, by the index of the segment that each precedes.
-        """
-        written = [(segment.action, segment.ids) for segment in segments]
-        for index, (start, ids) in enumerate([*written, (action, ())]):
-            if start is not None and start != "lead":
-                yield Span(RETRIEVE_TOKENS[start])
-            hit = passages.get(index)
-            if hit is not None:
-                yield from passage_spans(hit)
-            if ids:
-                yield ids
+        return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
 
 
 def as_written(model: Model, option: str) -> str:
@@ -230,6 +201,6 @@ def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> 
     if len(spans) < 2 or tokens[-1].id in control or _WHOLE.search(text):
         return written
     num_kept = sum(token.start < spans[-2][1] for token in tokens)
-    while tokens[num_kept].id in control:
+    while num_kept < len(tokens) and tokens[num_kept].id in control:
         num_kept += 1
     return replace(written, text=written.text[: tokens[num_kept - 1].end], tokens=tokens[:num_kept])

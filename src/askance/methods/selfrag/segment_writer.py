@@ -1,10 +1,8 @@
-"""The base class of Self-RAG's segment writers, and a `PromptedWriter` that works with any model."""
+"""Write the segments of Self-RAG with any model, and have a scorer judge them."""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
@@ -28,8 +26,8 @@ from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
 
 
 @dataclass(eq=False)
-class SegmentWriter(ABC):
-    """A writer of the segments of one answer.
+class SegmentWriter:
+    """A writer of the segments of one answer, which prompts any model with the shared prompt template.
 
     A segment or judgement is empty if its call does not fit the token budget.
 
@@ -67,42 +65,39 @@ class SegmentWriter(ABC):
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(error))
             return Segment("", action, hit)
-        segment = self._with_judgements(segment, relevance if segment.text else {})
-        if not whole or not segment.text:
-            return segment
-        answer = f"{path.text} {segment.text}".strip()
-        utility_task = self._judge("utility", None, "", answer, key=(*key, "utility"))
-        support_task = self.with_support(path, segment, key=key)
-        segment, utility = await self.parameters.together([support_task, utility_task])
-        return replace(segment, utility=utility, labels=segment.labels | _labels(utility))
-
-    def _with_judgements(self, segment: Segment, relevance: Distribution) -> Segment:
-        """Return a segment with the scorer's relevance, and without any judgement by the writing model."""
-        needs_support = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
-        return replace(
+        is_new = bool(segment.text) and passage is not None and action == "retrieve"
+        segment = replace(  # a judgement by the writing model does not count
             segment,
             relevance=relevance,
             support={},
             utility={},
-            labels=_labels(relevance),
+            labels=frozenset({most_likely(relevance)}),
             retrieve_probs={},
-            is_judged=not needs_support or "support" not in self.parameters.needed_groups,
+            is_judged=not is_new or "support" not in self.parameters.needed_groups,
         )
+        if not segment.text or not (whole or self.parameters.reject_unsupported):
+            return segment
+        support_task = self.with_support(path, segment, key=key)
+        if not whole:
+            return await support_task  # an upper bound can't show a rejection
+        answer = f"{path.text} {segment.text}".strip()
+        utility_task = self._judge("utility", None, "", answer, key=(*key, "utility"))
+        segment, utility = await self.parameters.together([support_task, utility_task])
+        return replace(segment, utility=utility)
 
     async def with_support(self, path: Path, segment: Segment, *, key: Key) -> Segment:
         """Return `segment`, which follows `path`, with its support judged."""
         if segment.is_judged:
             return segment
         support = await self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))
-        return replace(segment, support=support, labels=segment.labels | _labels(support), is_judged=True)
+        labels = segment.labels | {most_likely(support)}
+        return replace(segment, support=support, labels=labels, is_judged=True)
 
     async def retrieve_probs(self, path: Path, *, key: Key) -> Distribution:
         """Return the probabilities of the retrieve tokens at the end of a path that has segments."""
         if self.scorer is None:
             return path.segments[-1].retrieve_probs
-        *before, last = path.segments
-        so_far = f"{replace(path, segments=tuple(before)).text} {last.text}".strip()
-        return await self._judge("retrieve", path.current_hit, so_far, key=(*key, "onward"))
+        return await self._judge("retrieve", path.current_hit, path.text, key=(*key, "onward"))
 
     async def utility(self, path: Path) -> Distribution:
         """Return the utility distribution of the current answer."""
@@ -118,16 +113,6 @@ class SegmentWriter(ABC):
         except NoRoom:
             return (float("-inf"),) * len(options)
         return tuple(each.logprob / each.num_tokens for each in scores)
-
-    @abstractmethod
-    def _write_segment(
-        self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
-    ) -> Coroutine[Any, Any, Segment]: ...
-
-    @abstractmethod
-    async def _options(
-        self, path: Path, hit: Hit, options: tuple[str, ...]
-    ) -> tuple[Prompt, Sequence[str]]: ...
 
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
         """Return the relevance of a passage.
@@ -151,21 +136,13 @@ class SegmentWriter(ABC):
         except NoRoom:
             return {}
 
-
-def _labels(distribution: Distribution) -> frozenset[str]:
-    return frozenset(filter(None, (most_likely(distribution),)))
-
-
-class PromptedWriter(SegmentWriter):
-    """A writer that prompts any model with the shared prompt template and the current passage."""
-
     async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
         (written,) = await self.run.model.generate(
             GenerateRequest(
-                await self._prompt(path.written, passage, self.parameters.max_tokens),
+                await self._shared_prompt(path.written, passage, self.parameters.max_tokens),
                 Sampling(self.parameters.max_tokens, stop=STOPS),
                 Want(logprob=self.parameters.use_seqscore),
                 until,
@@ -184,9 +161,9 @@ class PromptedWriter(SegmentWriter):
         spaced = [f" {option}" for option in options]
         longest = max(len(self.run.model.tokenize(option)) for option in spaced)
         so_far = path.written + self.parameters.prompts.elicitation
-        return await self._prompt(so_far, hit, longest), spaced
+        return await self._shared_prompt(so_far, hit, longest), spaced
 
-    async def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
+    async def _shared_prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         def prompt_with(*hits: Hit) -> Prompt:
             layout, template = self.parameters.layout, self.parameters.prompts
             return answer_prompt(self.run.model, self.question, hits, so_far, layout, template)

@@ -144,19 +144,15 @@ class ReflectionVocabulary:
         """
         ids_of = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in ids_of.items() if not _is_one(model, token, ids)]
+        if len(missing) == len(ALL_TOKENS):
+            missing = ["all reflection tokens"]
+        missing += sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
         if missing:
-            how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"
             raise MissingAbility(
                 f"method selfrag, set to scorer=native, needs reflection tokens, each one token of the "
-                f"vocabulary; {model.name} {how}: use a Self-RAG model (bundled:selfrag, "
+                f"vocabulary, and their probabilities after raw text; {model.name} lacks "
+                f"{', '.join(missing)}: use a Self-RAG model (bundled:selfrag, "
                 "hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
-            )
-        lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
-        if lacking:
-            raise MissingAbility(
-                f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does "
-                "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model "
-                "in words."
             )
         return cls({token: ids[0] for token, ids in ids_of.items()})
 
