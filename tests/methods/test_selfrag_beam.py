@@ -49,14 +49,14 @@ class Table(LongForm):
         return self.scores.get(path.text, 0) + (0 if path.is_judged else self.bounds[path.text])
 
 
-def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, start="", bounds=None):
+def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, bounds=None):
     """Run a beam search, given letters by text, scores by text (0 by default), and the excess of upper
     bounds.
 
     A path with an upper bound is not judged.
     """
     form = Table(table, scores, bounds or {}, identity, delays, beam_width=width, max_segments=max_steps)
-    finished, beam = asyncio.run(form.beam(form.path(start)))
+    finished, beam = asyncio.run(form.beam(form.path("")))
     return ([path.text for path in finished], [path.text for path in beam]), form
 
 
@@ -99,8 +99,6 @@ def test_it_ends_when_enough_are_finished_and_none_left_is_better():
 
 def test_it_ends_when_nothing_grows():
     assert search({"": "a"}, {})[0] == ([], [])
-    found, grown = search({}, {}, start="over.")
-    assert (found, grown.grown) == ((["over."], []), [])
 
 
 def test_no_more_steps_than_allowed():

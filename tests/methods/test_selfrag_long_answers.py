@@ -7,11 +7,11 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
-from askance.methods.selfrag.segments import Path, Segment
-from askance.methods.selfrag.segments import cite_passages as cited_text
+from askance.methods.selfrag.segments import Path, Segment, cite_passages
 from askance.methods.selfrag.tokens import ALL_TOKENS, FULLY_SUPPORTED, IRRELEVANT, RELEVANT, UTILITIES
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.support import citations_of
 from tests.methods.reflecting import (
     ARNO,
     IN_ARNO,
@@ -38,13 +38,19 @@ from tests.tolerances import near
 
 def segments(*pieces):
     """Return a path of (text, action, passage, labels)."""
-    path = Path()
-    for number, (text, action, passage, *labels) in enumerate(pieces, start=1):
+    written = []
+    for text, action, passage, *labels in pieces:
         hit = (
             None if passage is None else next(iter(asyncio.run(ScriptedRetriever([passage]).search("x", 1))))
         )
-        path = path.extend_with(Segment(text, action, hit, labels=frozenset(labels)), number)
-    return path
+        written.append(Segment(text, action, hit, labels=frozenset(labels)))
+    return Path(tuple(written))
+
+
+def cited_text(path):
+    """Return the answer, and the citation of each of its sentences."""
+    text, sentences = cite_passages(path)
+    return text, citations_of(sentences)
 
 
 def test_sentences_of_a_segment_cite_its_passage():

@@ -255,7 +255,7 @@ def parse_segment(
 def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: float | None) -> str:
     if NO_RETRIEVAL not in text:
         return text
-    decisions = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
+    decisions = (tokens.distribution([token], "retrieve") for token in written if token.id == no_search)
     is_search = dict(enumerate(is_rewritten(probs, threshold) for probs in decisions))
     pieces = enumerate(text.split(NO_RETRIEVAL))
     return "".join(piece + (RETRIEVAL if is_search.get(index) else NO_RETRIEVAL) for index, piece in pieces)

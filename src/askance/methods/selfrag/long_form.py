@@ -38,7 +38,7 @@ class LongForm(Form):
         Returns:
             The finished paths and the unfinished paths, both in the order in which they were found.
         """
-        finished, beam = ([start], []) if start.is_finished else ([], [start])
+        finished, beam = list[Path](), [start]
         for _ in range(self.parameters.max_segments):
             if not beam:
                 break
@@ -160,13 +160,9 @@ class LongForm(Form):
             record_candidate(self.run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:
             return None
-        grown = path.extend_with(segment, number) if segment.text else path
-        return replace(
-            grown,
-            utility=segment.utility,
-            retrieve_probs=segment.retrieve_probs,
-            is_finished=segment.is_last,
-        )
+        if segment.text:
+            path = replace(path, segments=(*path.segments, segment), name=f"{path.name}.{number}")
+        return replace(path, utility=segment.utility, is_finished=segment.is_last)
 
 
 def _is_repeated(path: Path, segment: Segment) -> bool:

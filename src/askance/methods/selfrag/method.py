@@ -75,14 +75,14 @@ class Selfrag(OwnParameters):
         run.trace.commit(text)
         if is_native:
             short = prompts.named_option(text, question) if prompts.answer_options(question) else text
-            return Answer(text, option or short, citations, reflection=path.reflection)
-        hits = () if path.current_hit is None else (path.current_hit,)
-        short_answer_tokens = _SHORT_ANSWER_TOKENS if self.ask_short_answer and not option else 0
-        writing = GenerationState(question, run, short_answer_tokens, self.layout, self.prompts, hits=hits)
-        writing.text = path.written.rstrip()
-        text += await writing.ask_short_answer()
-        short = option or prompts.named_option(text, question)
-        return Answer(text, short, citations, reflection=path.reflection)
+        else:
+            hits = () if path.current_hit is None else (path.current_hit,)
+            num_tokens = _SHORT_ANSWER_TOKENS if self.ask_short_answer and not option else 0
+            writing = GenerationState(question, run, num_tokens, self.layout, self.prompts, hits=hits)
+            writing.text = path.written.rstrip()
+            text += await writing.ask_short_answer()
+            short = prompts.named_option(text, question)
+        return Answer(text, option or short, citations, reflection=path.reflection)
 
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
         """Return the writer for the model.

@@ -17,8 +17,6 @@ from askance.core.types import (
     Raw,
     Sampling,
     Span,
-    Token,
-    TokenIds,
 )
 from askance.methods.selfrag.prompts import options_as_answered
 from askance.methods.selfrag.scoring import fit_passage, passage_spans
@@ -70,8 +68,8 @@ class NativeWriter(SegmentWriter):
         if probe.finish != "retrieve":
             has_threshold = self.parameters.threshold is not None
             return Path(retrieve_probs=first_distribution(probe, "retrieve") if has_threshold else {})
-        lead = Segment(self._vocabulary.text_of(probe.tokens), "lead", ids=_ids(probe.tokens))
-        return Path((lead,) if lead.text else (), retrieve_probs=distribution(probe.dropped[0], "retrieve"))
+        lead = self._segment(probe, "lead", None)
+        return Path((lead,) if lead.text else (), retrieve_probs=lead.retrieve_probs)
 
     async def utility(self, path: Path) -> Distribution:
         """Return the utility distribution of the current answer."""
@@ -121,12 +119,12 @@ class NativeWriter(SegmentWriter):
             written=" " + vocabulary.text_of(tokens),
             action=action,
             hit=hit,
-            ids=_ids(tokens),
+            ids=tuple(token.id for token in tokens),
             relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
             support=vocabulary.group_probs(tokens, "support"),
             utility=vocabulary.group_probs(tokens, "utility"),
             labels=self._vocabulary.token_names(tokens),
-            retrieve_probs=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
+            retrieve_probs=distribution(written.dropped, "retrieve") if finish == "retrieve" else {},
             sequence_score=sequence_score(counted),
             is_last=finish in ("end", "utility"),
         )
@@ -183,10 +181,6 @@ def as_written(model: Model, option: str) -> str:
     ids = model.tokenize([Span(RELEVANT + option)])[1:]
     text = model.decode(ids)
     return text if model.tokenize(text) == ids else option
-
-
-def _ids(tokens: Sequence[Token]) -> TokenIds:
-    return tuple(token.id for token in tokens)
 
 
 def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
