@@ -92,8 +92,6 @@ def test_a_model_that_can_not_go_on_from_a_text_has_no_long_form():
     model = ScriptedModel(capabilities=frozenset({"chat"}))
     with pytest.raises(MissingAbility, match="selfrag needs raw or chat with continuation"):
         run(Selfrag(form="long"), model)
-    with pytest.raises(MissingAbility, match="selfrag needs score"):
-        run(Selfrag(closed_aggregation="option_likelihood"), model)
 
 
 def test_scores_need_probabilities_unless_the_sequence_counts_for_nothing():

@@ -8,8 +8,7 @@ import pytest
 
 from askance.ask import ask
 from askance.configuration.build import load_model
-from askance.core.ports import WrappedModel
-from askance.core.types import Passage, Question, Raw, Span
+from askance.core.types import Passage, Question, Span
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
@@ -138,37 +137,6 @@ def test_a_random_model_gets_through(form, random_model):
             for name, probs in event.distributions.items():
                 assert tuple(probs) == GROUPS[name]
                 assert 0 <= sum(probs.values()) <= 1 + tolerance("float32", "formula")
-
-
-class Asked(WrappedModel):
-    """A model that records what is scored."""
-
-    def __init__(self, model):
-        super().__init__(model)
-        self.scored = []
-
-    async def score(self, prompt, options):
-        found = await self._model.score(prompt, options)
-        self.scored.append((prompt, options, found))
-        return found
-
-
-def test_options_are_scored_in_the_ids_that_the_model_would_write(random_model):
-    """These are the ids of "[Relevant]true", which some vocabularies read with a space before "true"."""
-    model = Asked(random_model)
-    claim = Question("q", "It is a river.", task="choice", options=("true", "false"))
-    method = Selfrag(mode="always", max_tokens=8, closed_aggregation="option_likelihood")
-    asyncio.run(ask(claim, method, {"answer": model}, ScriptedRetriever(PASSAGES)))
-    assert len(model.scored) == 2
-    for prompt, options, found in model.scored:
-        for name, option, each in zip(claim.options, options, found, strict=True):
-            ids = random_model.tokenize([Span(RELEVANT + name)])[1:]
-            assert random_model.tokenize(option) == ids
-            whole = Raw((*prompt.parts, *prompt.continuation, ids))
-            assert (
-                asyncio.run(random_model.count(whole))
-                == asyncio.run(random_model.count(prompt)) + each.num_tokens
-            )
 
 
 def asked(model, text, passages=(), **parameters):

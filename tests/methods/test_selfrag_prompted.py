@@ -196,11 +196,6 @@ def test_options():
     replies = {f"{ARNO.text}\n\nQuestion: {ASKS}{block}": " It is the Arno.", block: " The Po."}
     result, _, _ = run(Judged(selfrag(mode="always"), LIKES_ARNO), plain(replies), question=question)
     assert result.answer.short == "the Arno"
-    scores = {" the Po": -1.0, " the Arno": -2.0}
-    model = plain(replies, scores=lambda prompt, option: scores[option])
-    method = Judged(selfrag(mode="always", closed_aggregation="option_likelihood"), LIKES_ARNO)
-    result, _, _ = run(method, model, question=question)
-    assert (result.answer.text, result.answer.short) == ("the Po", "the Po")
 
 
 LABELS = {"search": -0.5, "unneeded": -1.5, "continue": -3.0, "relevant": -0.2, "irrelevant": -1.2}

@@ -303,60 +303,6 @@ def test_earlier_turns_stand_before_the_question():
     )
 
 
-def likelihoods(table):
-    """Return a model with these log-probabilities of options by how the prompt ends."""
-    return lambda prompt, option: next(
-        values[option] for ending, values in table.items() if prompt.endswith(ending + RELEVANT)
-    )
-
-
-def test_options_win_by_their_likelihood_with_each_passage():
-    scores = likelihoods({IN_ARNO: {"A": -1.0, "B": -2.0}, IN_PO: {"A": -4.0, "B": -0.5}})
-    replies = {IN_ARNO: relevant(0.8, "A"), IN_PO: relevant(0.5, "A")}
-    method = Selfrag(closed_aggregation="option_likelihood", **RELEVANCE_ALONE)
-    model = native(replies, scores=scores)
-    result, _, _ = run(method, model, question=choice("Rome", "Pisa"))
-    # Rome 1.6 * 0.731 + 1.0 * 0.029 = 1.199, Pisa 1.6 * 0.269 + 1.0 * 0.971 = 1.401
-    assert (result.answer.text, result.answer.short) == ("Pisa", "Pisa")
-    assert cited(result.answer) == [(1, "p", "Pisa")], "of the passage that says most for it"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "won"),
-    [
-        ({"A": -1.0, "B": -1.0}, {"A": -1.0, "B": -1.0}, "Rome"),
-        ({"A": -3.0, "B": -1.0}, {"A": -1.0, "B": -3.0}, "Rome"),
-        ({"A": float("-inf"), "B": float("-inf")}, {"A": -2.0, "B": -1.0}, "Pisa"),
-    ],
-)
-def test_ties_of_likelihood_go_to_the_first_option(first, second, won):
-    model = native(
-        {IN_ARNO: relevant(0.75, "A"), IN_PO: relevant(0.75, "B")},
-        scores=likelihoods({IN_ARNO: first, IN_PO: second}),
-    )
-    method = Selfrag(closed_aggregation="option_likelihood", **RELEVANCE_ALONE)
-    assert run(method, model, question=choice("Rome", "Pisa"))[0].answer.short == won
-
-
-YES_OR_NO = Question("q", "Is it long?", task="yes_no")
-MANY = tuple(f"river {number}" for number in range(27))
-
-
-@pytest.mark.parametrize(
-    ("question", "options"),
-    [(choice("true", "false"), ("true", "false")), (YES_OR_NO, ("yes", "no")), (choice(*MANY), MANY)],
-)
-def test_options_without_letters_are_scored_by_their_words(question, options):
-    """This includes options of a declared choice, and more options than letters."""
-    model = native(
-        {IN_ARNO: relevant(0.8, "so")}, scores=lambda prompt, option: -float(option != options[-1])
-    )
-    method = Selfrag(closed_aggregation="option_likelihood", task="choice", **RELEVANCE_ALONE)
-    result, prompts, _ = run(method, model, (ARNO,), question=question)
-    assert result.answer.short == options[-1]
-    assert all(option in prompts[0] for option in question.options)
-
-
 CONTRADICTS = relevant(0.99, "The Po.[No support / Contradictory][Utility:5]", supported(0.1, 0.2, 0.7))
 
 

@@ -46,10 +46,8 @@ class Selfrag(OwnParameters):
 
     @property
     def needs(self) -> Needs:
-        votes_by_likelihood = self.closed_aggregation == "option_likelihood"
         return Needs(
             signals=frozenset({"logprob"} if self.use_seqscore else ()),
-            capabilities=frozenset({"score"} if votes_by_likelihood else ()),
             one_of=layout_needs(self.layout, continues=self.form == "long"),
             retriever=self.mode != "never",
             roles=frozenset({"critic"}),

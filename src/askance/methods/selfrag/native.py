@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from askance.core.ports import Model
 from askance.core.token_ledger import NoRoom
 from askance.core.types import (
     GenerateRequest,
@@ -13,17 +12,14 @@ from askance.core.types import (
     Hit,
     Key,
     Part,
-    Prompt,
     Raw,
     Sampling,
     Span,
 )
-from askance.methods.selfrag.prompts import options_as_answered
 from askance.methods.selfrag.scoring import fit_passage, passage_spans
 from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import (
-    RELEVANT,
     RETRIEVE_TOKENS,
     WANTED,
     Distribution,
@@ -96,14 +92,6 @@ class NativeWriter(SegmentWriter):
         )
         return segment if self.scorer is not None else await self._with_end_probs(path, segment, key)
 
-    async def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
-        model = self.run.model
-        written = [
-            as_written(model, each) for each in options_as_answered(self.parameters.task, self.question)
-        ]
-        longest = max(len(model.tokenize(option)) for option in written)
-        return await self._prompt(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
-
     async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
         """Return the next tokens, each with the probabilities of all reflection tokens at its position."""
         prompt = await self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
@@ -147,7 +135,6 @@ class NativeWriter(SegmentWriter):
         action: Action | None,
         hit: Hit | None,
         max_tokens: int,
-        *more: Part,
     ) -> Raw:
         """Return the prompt for the next segment, with the passage `hit` cut to fit the context window.
 
@@ -167,20 +154,9 @@ class NativeWriter(SegmentWriter):
                 if index == position:
                     parts += chain.from_iterable(map(passage_spans, shown))
                 parts += [ids] if ids else []
-            return Raw(self.head, (*parts, *more))
+            return Raw(self.head, tuple(parts))
 
         return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
-
-
-def as_written(model: Model, option: str) -> str:
-    """Return `option` as the model writes it after [Relevant].
-
-    Some tokenizers, such as Llama 2's, put a space before text that follows a control token. A model trained
-    that way writes "▁A", not "A".
-    """
-    ids = model.tokenize([Span(RELEVANT + option)])[1:]
-    text = model.decode(ids)
-    return text if model.tokenize(text) == ids else option
 
 
 def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:

@@ -44,9 +44,6 @@ class SelfragParameters(TokenLimited):
 class OwnParameters(SelfragParameters):
     """The parameters of our own implementation of the paper."""
 
-    closed_aggregation: Literal["score_sum", "option_likelihood"] = parameter(
-        "score_sum", "how passages vote for options: by their answers' scores, or by each option's likelihood"
-    )
     scorer: Literal["auto", "native", "prompted"] = parameter(
         "auto", "score segments by reflection tokens, if the critic has them, or by questions in words"
     )

@@ -119,16 +119,6 @@ def answer_options(question: Question) -> tuple[str, ...]:
     return ("yes", "no") if question.task == "yes_no" else question.options
 
 
-def options_as_answered(task: Task, question: Question) -> tuple[str, ...]:
-    """Return each option in the form that the instruction asks for.
-
-    That form is the letter if the task is a choice whose options have letters, and the option itself
-    otherwise.
-    """
-    letters = tuple(letter for letter, _ in lettered(lettered_options(question)).values())
-    return letters if letters and task_of(task, question) == "choice" else answer_options(question)
-
-
 def named_option(text: str, question: Question) -> str:
     """Return the option that `text` names by words or letter, or an empty string if `text` names none."""
     if question.task != "choice":

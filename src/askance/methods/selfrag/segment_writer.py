@@ -1,7 +1,6 @@
 """Write the segments of Self-RAG with any model, and have a scorer judge them."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from askance.core.ports import Run
@@ -103,17 +102,6 @@ class SegmentWriter:
         """Return the utility distribution of the current answer."""
         return await self._judge("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
 
-    async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        """Return the mean token log-probability (nats) of each option as the answer with passage `hit`.
-
-        If the call does not fit the budget, all values are minus infinity.
-        """
-        try:
-            scores = await self.run.model.score(*await self._options(path, hit, options))
-        except NoRoom:
-            return (float("-inf"),) * len(options)
-        return tuple(each.logprob / each.num_tokens for each in scores)
-
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
         """Return the relevance of a passage.
 
@@ -156,12 +144,6 @@ class SegmentWriter:
             sequence_score=sequence_score(written.tokens),
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
         )
-
-    async def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
-        spaced = [f" {option}" for option in options]
-        longest = max(len(self.run.model.tokenize(option)) for option in spaced)
-        so_far = path.written + self.parameters.prompts.elicitation
-        return await self._shared_prompt(so_far, hit, longest), spaced
 
     async def _shared_prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         def prompt_with(*hits: Hit) -> Prompt:

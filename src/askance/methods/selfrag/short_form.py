@@ -1,12 +1,10 @@
 """Self-RAG's short form (Asai et al. 2024, section 3.3): write an answer for each passage and choose one."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from askance.core.trace import WordSignal
 from askance.core.types import Hit
-from askance.methods.common.label_probabilities import softmax
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.segment_writer import SegmentWriter
@@ -71,7 +69,7 @@ class ShortForm(Form):
             record_candidate(self.run, f"{start.name}.{len(hits) + 1}", segment, score, "")
             option = named_option(segment.text, self.question)
         elif answer_options(self.question):
-            segment, option = await self._vote(start, candidates)
+            segment, option = self._vote(candidates)
         else:
             segment, option = max(candidates, key=lambda scored: scored[1])[0], ""
         return replace(start, segments=(*start.segments, segment)), option
@@ -93,43 +91,22 @@ class ShortForm(Form):
             self.run.trace.decide("choose", "without retrieval", "every answer with a passage was rejected")
         return kept
 
-    async def _vote(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
-        """Return the best answer for the option with the greatest sum of votes, and that option.
+    def _vote(self, candidates: Sequence[Scored]) -> tuple[Segment, str]:
+        """Return the best answer for the option with the greatest sum of scores, and that option.
 
-        Ties go to the option that more passages favour, then to the first option. With `score_sum`, the
-        answer from each passage votes for the option that it names, with its score as the weight. Answers
-        that name no option can win only if none of the answers names one. With `option_likelihood`, each
-        passage splits its vote among all options in proportion to their likelihood. The weight of the passage
-        is the score of its answer, or 0 if that score is negative.
+        Ties go to the option that more passages favour, then to the first option. Answers that name no option
+        can win only if none of the answers names one.
         """
-        options = allowed = answer_options(self.question)
-        if self.parameters.closed_aggregation == "score_sum":
-            names = [named_option(segment.text, self.question) for segment, _ in candidates]
-            if not any(names):
-                names = [normalise_answer(segment.text) for segment, _ in candidates]
-            allowed = tuple(option for option in options if option in names) or tuple(names)
-            ballots = [(score, {name: 1.0}) for name, (_, score) in zip(names, candidates, strict=True)]
-        else:
-            shares = await self._likelihoods(start, candidates)
-            ballots = [(max(score, 0.0), each) for each, (_, score) in zip(shares, candidates, strict=True)]
+        options, by_name = answer_options(self.question), dict[str, list[Scored]]()
+        names = [named_option(segment.text, self.question) for segment, _ in candidates]
+        if not any(names):
+            names = [normalise_answer(segment.text) for segment, _ in candidates]
+        for name, candidate in zip(names, candidates, strict=True):
+            by_name.setdefault(name, []).append(candidate)
 
-        def votes(option: str) -> tuple[float, int]:
-            backing = sum(max(share, key=share.__getitem__) == option for _, share in ballots)
-            return sum(weight * share.get(option, 0.0) for weight, share in ballots), backing
+        def votes(name: str) -> tuple[float, int]:
+            return sum(score for _, score in by_name[name]), len(by_name[name])
 
-        won = max(allowed, key=votes)
-        weights = [weight * share[won] if won in share else -math.inf for weight, share in ballots]
-        best = candidates[weights.index(max(weights))][0]
-        if self.parameters.closed_aggregation == "option_likelihood":
-            best = replace(best, written=won)
+        won = max([option for option in options if option in by_name] or by_name, key=votes)
+        best, _ = max(by_name[won], key=lambda scored: scored[1])
         return best, won if won in options else ""
-
-    async def _likelihoods(self, start: Path, candidates: Sequence[Scored]) -> list[dict[str, float]]:
-        """Return the normalised likelihoods of the options for each candidate's passage."""
-        options = answer_options(self.question)
-        scores = await self.parameters.together(
-            self.writer.options(start, segment.hit, options)
-            for segment, _ in candidates
-            if segment.hit is not None
-        )
-        return [dict(zip(options, softmax(each), strict=True)) for each in scores]
