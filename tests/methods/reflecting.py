@@ -12,8 +12,7 @@ from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.selfrag.native import NativeWriter
-from askance.methods.selfrag.segment_writer import SegmentWriter
+from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY_SUPPORTED,

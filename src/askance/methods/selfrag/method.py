@@ -13,9 +13,8 @@ from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import prompts, scoring
 from askance.methods.selfrag.long_form import LongForm
-from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.segment_writer import SegmentWriter
+from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
 from askance.methods.selfrag.segments import cite_passages
 from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
@@ -91,11 +90,12 @@ class Selfrag(OwnParameters):
         is_native, (pair_critic, critic) = has_reflection_tokens(run.model), scoring.critics(run.models)
         scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)
         head = self.head(question, run) if is_native or scores_natively else ()
-        scorer: scoring.Scorer | None = scoring.prompted_scorer(critic, question, run)
+        if scores_natively and critic is run.model and pair_critic is None:
+            return NativeWriter(self, question, run, None, head)
+        scorer = scoring.prompted_scorer(critic, question, run)
         if scores_natively:
-            scores_itself = critic is run.model and pair_critic is None
-            scorer = None if scores_itself else scoring.reflection_token_scorer(critic, head, run)
-        if pair_critic is not None and scorer is not None:
+            scorer = scoring.reflection_token_scorer(critic, head, run)
+        if pair_critic is not None:
             scorer = scoring.pair_scorer(pair_critic, question, others=scorer)
         if is_native:
             return NativeWriter(self, question, run, scorer, head)

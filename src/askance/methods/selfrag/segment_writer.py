@@ -1,27 +1,49 @@
-"""Write the segments of Self-RAG with any model, and have a scorer judge them."""
+"""Write the segments of Self-RAG with any model, and have a scorer judge them.
+
+A model that was trained on reflection tokens needs no scorer: it decides and judges while it writes.
+"""
 
 import asyncio
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import (
     GenerateRequest,
+    Generation,
     Hit,
     Key,
+    Part,
     Passage,
     Prompt,
     Question,
+    Raw,
     Sampling,
+    Span,
     StopCondition,
     Want,
 )
 from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.scoring import Scorer, fit_passage
+from askance.methods.selfrag.scoring import Scorer, fit_passage, passage_spans
 from askance.methods.selfrag.segments import Action, Path, Segment
-from askance.methods.selfrag.tokens import Distribution, Group, most_likely, sequence_score
-from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
+from askance.methods.selfrag.tokens import (
+    RETRIEVE_TOKENS,
+    WANTED,
+    Distribution,
+    Group,
+    ReflectionVocabulary,
+    distribution,
+    first_distribution,
+    most_likely,
+    sequence_score,
+)
+from askance.text.answers import AnswerEnd, SentenceEnd, has_answer, sentence_spans
+
+_WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 
 @dataclass(eq=False)
@@ -151,3 +173,146 @@ class SegmentWriter:
             return answer_prompt(self.run.model, self.question, hits, so_far, layout, template)
 
         return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+
+
+@dataclass(eq=False)
+class NativeWriter(SegmentWriter):
+    """A writer that puts the token ids of earlier segments into the next prompt, exactly as generated.
+
+    A passage keeps its position in the prompt until the next passage replaces it. The tokens that were
+    written with a replaced passage stay. If there is a scorer, its judgements replace the model's own
+    probabilities.
+
+    Attributes:
+        head: The prompt up to where the answer begins.
+    """
+
+    head: tuple[Span, ...]
+    _vocabulary: ReflectionVocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._vocabulary = ReflectionVocabulary.of(self.run.model)
+
+    async def start_path(self) -> Path:
+        """Return the initial path, with the probabilities for the first retrieve decision.
+
+        In the long form, the model may write up to 25 tokens before it decides, and the path keeps the text
+        before the retrieve token. If there is no such token, the path gets the probabilities at the
+        first token if a threshold is set, and no probabilities if none is set.
+        """
+        if self.scorer is not None or self.parameters.mode != "adaptive":
+            return await super().start_path()
+        probe = await self._probe((), ("decide",), 25 if self.parameters.form == "long" else 1)
+        if probe.finish != "retrieve":
+            has_threshold = self.parameters.threshold is not None
+            return Path(retrieve_probs=first_distribution(probe, "retrieve") if has_threshold else {})
+        lead = self._segment(probe, "lead", None)
+        return Path((lead,) if lead.text else (), retrieve_probs=lead.retrieve_probs)
+
+    async def utility(self, path: Path) -> Distribution:
+        """Return the utility distribution of the current answer."""
+        if self.scorer is not None or "utility" not in self.parameters.needed_groups:
+            return await super().utility(path)
+        try:
+            end = await self._probe(path.segments, (*path.name.split("."), "utility"))
+        except NoRoom:
+            return {}
+        return first_distribution(end, "utility")
+
+    async def _write_segment(
+        self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
+    ) -> Segment:
+        prompt = await self._prompt(path.segments, action, passage, self.parameters.max_tokens)
+        until = None if whole else self._vocabulary.segment_end
+        (written,) = await self.run.model.generate(
+            GenerateRequest(prompt, Sampling(self.parameters.max_tokens), WANTED, until, key=key)
+        )
+        if written.finish != "length" or whole:
+            return self._segment(written, action, passage)
+        segment = self._segment(
+            _drop_unfinished_sentence(written, self._vocabulary.control_ids), action, passage
+        )
+        return segment if self.scorer is not None else await self._with_end_probs(path, segment, key)
+
+    async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
+        """Return the next tokens, each with the probabilities of all reflection tokens at its position."""
+        prompt = await self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
+        (generation,) = await self.run.model.generate(
+            GenerateRequest(prompt, Sampling(num_tokens), WANTED, self._vocabulary.segment_end, key=key)
+        )
+        return generation
+
+    def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
+        vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
+        counted = (*tokens, *written.dropped) if finish == "end" else tokens
+        return Segment(
+            written=" " + vocabulary.text_of(tokens),
+            action=action,
+            hit=hit,
+            ids=tuple(token.id for token in tokens),
+            relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
+            support=vocabulary.group_probs(tokens, "support"),
+            utility=vocabulary.group_probs(tokens, "utility"),
+            labels=self._vocabulary.token_names(tokens),
+            retrieve_probs=distribution(written.dropped, "retrieve") if finish == "retrieve" else {},
+            sequence_score=sequence_score(counted),
+            is_last=finish in ("end", "utility"),
+        )
+
+    async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
+        """Return a segment cut by the length limit, with the probabilities of the next reflection tokens."""
+        end = await self._probe((*path.segments, segment), (*key, "onward"))
+        is_judged = end.finish == "utility"
+        return replace(
+            segment,
+            retrieve_probs=first_distribution(end, "retrieve"),
+            utility=first_distribution(end, "utility") if is_judged else segment.utility,
+            labels=segment.labels | self._vocabulary.token_names(end.tokens),
+            is_last=is_judged or end.finish == "end",
+        )
+
+    async def _prompt(
+        self,
+        segments: Sequence[Segment],
+        action: Action | None,
+        hit: Hit | None,
+        max_tokens: int,
+    ) -> Raw:
+        """Return the prompt for the next segment, with the passage `hit` cut to fit the context window.
+
+        Args:
+            action: How the next segment begins; None if the model decides what comes next.
+            hit: The passage in use. If the next segment does not retrieve, the passage keeps its earlier
+                position.
+        """
+        written = [*((segment.action, segment.ids) for segment in segments), (action, ())]
+        position = max((index for index, (start, _) in enumerate(written) if start == "retrieve"), default=-1)
+
+        def prompt_with(*shown: Hit) -> Raw:
+            parts = list[Part]()
+            for index, (start, ids) in enumerate(written):
+                if start is not None and start != "lead":
+                    parts.append(Span(RETRIEVE_TOKENS[start]))
+                if index == position:
+                    parts += chain.from_iterable(map(passage_spans, shown))
+                parts += [ids] if ids else []
+            return Raw(self.head, tuple(parts))
+
+        return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+
+
+def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
+    """Return the generation without its unfinished last sentence.
+
+    Reflection tokens after the last whole sentence stay. A generation that has no whole sentence is not
+    changed.
+    """
+    tokens = written.tokens
+    text = "".join(" " * len(token.text) if token.id in control else token.text for token in tokens)
+    spans = sentence_spans(text)
+    if len(spans) < 2 or tokens[-1].id in control or _WHOLE.search(text):
+        return written
+    num_kept = sum(token.start < spans[-2][1] for token in tokens)
+    while num_kept < len(tokens) and tokens[num_kept].id in control:
+        num_kept += 1
+    return replace(written, text=written.text[: tokens[num_kept - 1].end], tokens=tokens[:num_kept])
