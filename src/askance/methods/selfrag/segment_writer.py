@@ -5,7 +5,7 @@ A model that was trained on reflection tokens needs no scorer: it decides and ju
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -149,16 +149,15 @@ class SegmentWriter:
     async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
+        def prompt_with(*hits: Hit) -> Prompt:
+            layout, template = self.parameters.layout, self.parameters.prompts
+            return answer_prompt(self.run.model, self.question, hits, path.written, layout, template)
+
+        max_tokens, want = self.parameters.max_tokens, Want(logprob=self.parameters.use_seqscore)
+        prompt = await fit_passage(self.run, self.run.model, prompt_with, passage, max_tokens)
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
-        (written,) = await self.run.model.generate(
-            GenerateRequest(
-                await self._shared_prompt(path.written, passage, self.parameters.max_tokens),
-                Sampling(self.parameters.max_tokens, stop=STOPS),
-                Want(logprob=self.parameters.use_seqscore),
-                until,
-                key=key,
-            )
-        )
+        request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), want, until, key=key)
+        (written,) = await self.run.model.generate(request)
         return Segment(
             written.text,
             action,
@@ -166,13 +165,6 @@ class SegmentWriter:
             sequence_score=sequence_score(written.tokens),
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
         )
-
-    async def _shared_prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
-        def prompt_with(*hits: Hit) -> Prompt:
-            layout, template = self.parameters.layout, self.parameters.prompts
-            return answer_prompt(self.run.model, self.question, hits, so_far, layout, template)
-
-        return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
 
 
 @dataclass(eq=False)
@@ -202,7 +194,7 @@ class NativeWriter(SegmentWriter):
         """
         if self.scorer is not None or self.parameters.mode != "adaptive":
             return await super().start_path()
-        probe = await self._probe((), ("decide",), 25 if self.parameters.form == "long" else 1)
+        probe = await self._probe(Path(), ("decide",), 25 if self.parameters.form == "long" else 1)
         if probe.finish != "retrieve":
             has_threshold = self.parameters.threshold is not None
             return Path(retrieve_probs=first_distribution(probe, "retrieve") if has_threshold else {})
@@ -214,7 +206,7 @@ class NativeWriter(SegmentWriter):
         if self.scorer is not None or "utility" not in self.parameters.needed_groups:
             return await super().utility(path)
         try:
-            end = await self._probe(path.segments, (*path.name.split("."), "utility"))
+            end = await self._probe(path, (*path.name.split("."), "utility"))
         except NoRoom:
             return {}
         return first_distribution(end, "utility")
@@ -222,25 +214,13 @@ class NativeWriter(SegmentWriter):
     async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
-        prompt = await self._prompt(path.segments, action, passage, self.parameters.max_tokens)
-        until = None if whole else self._vocabulary.segment_end
-        (written,) = await self.run.model.generate(
-            GenerateRequest(prompt, Sampling(self.parameters.max_tokens), WANTED, until, key=key)
-        )
-        if written.finish != "length" or whole:
-            return self._segment(written, action, passage)
-        segment = self._segment(
-            _drop_unfinished_sentence(written, self._vocabulary.control_ids), action, passage
-        )
-        return segment if self.scorer is not None else await self._with_end_probs(path, segment, key)
-
-    async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
-        """Return the next tokens, each with the probabilities of all reflection tokens at its position."""
-        prompt = await self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
-        (generation,) = await self.run.model.generate(
-            GenerateRequest(prompt, Sampling(num_tokens), WANTED, self._vocabulary.segment_end, key=key)
-        )
-        return generation
+        max_tokens = self.parameters.max_tokens
+        written = await self._generate(path, action, passage, max_tokens, key, whole=whole)
+        is_cut = written.finish == "length" and not whole
+        if is_cut:
+            written = _drop_unfinished_sentence(written, self._vocabulary.control_ids)
+        segment = self._segment(written, action, passage)
+        return await self._with_end_probs(path, segment, key) if is_cut and self.scorer is None else segment
 
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
         vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
@@ -261,7 +241,7 @@ class NativeWriter(SegmentWriter):
 
     async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
         """Return a segment cut by the length limit, with the probabilities of the next reflection tokens."""
-        end = await self._probe((*path.segments, segment), (*key, "onward"))
+        end = await self._probe(replace(path, segments=(*path.segments, segment)), (*key, "onward"))
         is_judged = end.finish == "utility"
         return replace(
             segment,
@@ -271,26 +251,27 @@ class NativeWriter(SegmentWriter):
             is_last=is_judged or end.finish == "end",
         )
 
-    async def _prompt(
-        self,
-        segments: Sequence[Segment],
-        action: Action | None,
-        hit: Hit | None,
-        max_tokens: int,
-    ) -> Raw:
-        """Return the prompt for the next segment, with the passage `hit` cut to fit the context window.
+    async def _probe(self, path: Path, key: Key, max_tokens: int = 1) -> Generation:
+        """Return the tokens that the model would write after `path`, up to the end of a segment."""
+        return await self._generate(path, None, path.current_hit, max_tokens, key, whole=False)
+
+    async def _generate(
+        self, path: Path, action: Action | None, hit: Hit | None, max_tokens: int, key: Key, *, whole: bool
+    ) -> Generation:
+        """Generate what follows `path`, with the probabilities of all reflection tokens at each position.
 
         Args:
             action: How the next segment begins; None if the model decides what comes next.
-            hit: The passage in use. If the next segment does not retrieve, the passage keeps its earlier
-                position.
+            hit: The passage in use, which is cut if the context window has no room for it. If the next
+                segment does not retrieve, the passage keeps its earlier position.
+            whole: Whether to generate the whole rest of the answer, instead of one segment.
         """
-        written = [*((segment.action, segment.ids) for segment in segments), (action, ())]
-        position = max((index for index, (start, _) in enumerate(written) if start == "retrieve"), default=-1)
+        begun = [*((segment.action, segment.ids) for segment in path.segments), (action, ())]
+        position = max((index for index, (start, _) in enumerate(begun) if start == "retrieve"), default=-1)
 
         def prompt_with(*shown: Hit) -> Raw:
             parts = list[Part]()
-            for index, (start, ids) in enumerate(written):
+            for index, (start, ids) in enumerate(begun):
                 if start is not None and start != "lead":
                     parts.append(Span(RETRIEVE_TOKENS[start]))
                 if index == position:
@@ -298,7 +279,11 @@ class NativeWriter(SegmentWriter):
                 parts += [ids] if ids else []
             return Raw(self.head, tuple(parts))
 
-        return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        prompt = await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        until = None if whole else self._vocabulary.segment_end
+        request = GenerateRequest(prompt, Sampling(max_tokens), WANTED, until, key=key)
+        (generation,) = await self.run.model.generate(request)
+        return generation
 
 
 def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
