@@ -19,8 +19,6 @@ from askance.methods.selfrag.segments import cite_passages
 from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
 
-_SHORT_ANSWER_TOKENS = 20
-
 
 @checked_dataclass()
 class Selfrag(OwnParameters):
@@ -74,8 +72,8 @@ class Selfrag(OwnParameters):
             short = prompts.named_option(text, question) if prompts.answer_options(question) else text
         else:
             hits = () if path.current_hit is None else (path.current_hit,)
-            num_tokens = _SHORT_ANSWER_TOKENS if self.ask_short_answer and not option else 0
-            writing = GenerationState(question, run, num_tokens, self.layout, self.prompts, hits=hits)
+            asks = self.ask_short_answer and not option
+            writing = GenerationState(question, run, asks, self.layout, self.prompts, hits=hits)
             writing.text = path.written.rstrip()
             text += await writing.ask_short_answer()
             short = prompts.named_option(text, question)
