@@ -123,7 +123,7 @@ def test_entropies_of_tokens_are_attributes(spans_of):
 
 
 def test_steps_of_a_tree_search_are_spans_with_their_distributions(spans_of):
-    settings = {"mode": "always", "least_utility": 5, "passages": 1}
+    settings = {"mode": "always", "passages": 1}
     spans = spans_of("selfrag", [" Uppsala."] * 20, settings)
     steps = [span.attributes for name, span in spans.items() if name.startswith("expand")]
     assert steps
