@@ -98,9 +98,9 @@ def test_what_is_no_adapter(llama_folder, tmp_path):
 def test_rounding_comes_last(adapter, llama_folder):
     """A base in float32 files is recognised and merged in float32, regardless of the requested precision."""
     exact = merged_by_hand(adapter, llama_folder)
-    rounded = weights(load_adapted(adapter, dtype="bfloat16", display_name="x"))
+    rounded = weights(load_adapted(str(adapter), dtype="bfloat16", display_name="x"))
     assert same(rounded, {name: weight.bfloat16() for name, weight in exact.items()})
-    assert same(weights(load_adapted(adapter, dtype="stored", display_name="x")), exact)
+    assert same(weights(load_adapted(str(adapter), dtype="stored", display_name="x")), exact)
 
 
 def test_a_base_in_half_precision_files(llama_folder, tmp_path):

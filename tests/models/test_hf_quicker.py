@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tests.models.tiny import save_adapter, save_tiny_gguf
+from tests.models.tiny import save_tiny_gguf
 
 from askance.core.notes import noted
 from askance.models import loaders
@@ -42,19 +42,12 @@ def test_a_gguf_file_is_named_as_it_is(told):
     ((kind, text),) = told("some/model.gguf")
     assert kind == "quicker"
     assert "use gguf:some/model.gguf, or" in text
-    ((_, text),) = told("some/model.gguf", {"adapter": "mine"})
-    assert "use gguf:some/model.gguf?adapter=mine, or" in text
 
 
-def test_a_folder_needs_a_gguf_file_of_the_same_model(told, llama_folder, tmp_path):
+def test_a_folder_needs_a_gguf_file_of_the_same_model(told, llama_folder):
     ((_, text),) = told(str(llama_folder))
     assert f"Model 'hf:{llama_folder}'" in text
     assert "use gguf:FILE with a GGUF file of the same model, or" in text
-    ((_, text),) = told("owner/name", {"adapter": "mine"})
-    assert "use gguf:FILE?adapter=mine with a GGUF file of its base, or" in text
-    adapter = save_adapter(tmp_path, str(llama_folder), base_spec="hf:tiny-llama")
-    ((_, text),) = told(str(adapter))
-    assert f"use gguf:FILE?adapter={adapter} with a GGUF file of its base, or" in text
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Convert weights once on each machine, into a folder that is created atomically."""
 
 import atexit
-import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +13,6 @@ from askance.core.errors import ModelSpecError
 from askance.core.notes import doing, note
 from askance.storage.durable_files import sync
 
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _MEGABYTES = 600
 _REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 
@@ -35,31 +34,25 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
     Raises:
         ModelSpecError: The disk is full, or the folder can't be created for another reason.
     """
-    folder = target.parent
+    folder, existing = target, next(path for path in target.absolute().parents if path.exists())
     try:
-        return _convert(target, write)
+        if not target.is_dir() and not os.access(existing, os.W_OK):
+            existing = _temporary_folder()
+            folder = existing / target.name
+            if not folder.is_dir():
+                note(
+                    "cache",
+                    f"the cache folder {str(target.parent)!r} can't be written: the weights are converted "
+                    f"into {str(existing)!r} for this process alone. To keep them, {_REMEDY}.",
+                )
+        return _convert(folder, write)
     except OSError as error:
-        if error.errno not in _READ_ONLY:
-            existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-            free = shutil.disk_usage(existing).free // 1_000_000
-            raise ModelSpecError(
-                f"the cache folder {str(folder)!r} can't be written: {_reason(error)}. The weights take "
-                f"{megabytes} MB, and {free} MB are free there: free some, or {_REMEDY}."
-            ) from error
-        refused = f"the cache folder {str(folder)!r} can't be written ({error.strerror})"
-    try:
-        inside = _temporary_folder() / target.name
-        if not inside.is_dir():
-            note(
-                "cache",
-                f"{refused}: the weights are converted into {str(inside.parent)!r} for this process alone. "
-                f"To keep them, {_REMEDY}.",
-            )
-        return _convert(inside, write)
-    except OSError as error:
+        # Errors of numpy and torch have no `strerror`, only a text.
+        reason = error.strerror or f"only a part was written ({error})"
+        free = shutil.disk_usage(existing).free // 1_000_000
         raise ModelSpecError(
-            f"{refused}, and the folder for temporary files can't either ({_reason(error)}). The weights "
-            f"take {megabytes} MB: {_REMEDY}."
+            f"the folder {str(folder.parent)!r} can't be written: {reason}. The weights take {megabytes} MB, "
+            f"and {free} MB are free there: free some, or {_REMEDY}."
         ) from error
 
 
@@ -112,8 +105,3 @@ def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="askance-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
-
-
-def _reason(error: OSError) -> str:
-    # Errors of numpy and torch have no `strerror`, only a text.
-    return error.strerror or f"only a part was written ({error})"

@@ -41,18 +41,14 @@ def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "",
     """
     if engine not in ("", *ENGINES):
         raise ParameterError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
-    if attention and engine == "torch":
-        raise ModelSpecError("?attention= needs engine=llama.cpp: leave it or engine=torch out.")
-    engine = "llama.cpp" if attention else engine
-    if engine == "llama.cpp" and others:
-        theirs = "attention=" if attention else "engine=llama.cpp"
-        raise ModelSpecError(
-            f"?{'&'.join(others)}= needs engine=torch: leave it or {theirs} out of the specification."
-        )
+    for_torch = [*(f"{option}=" for option in others), *(["engine=torch"] if engine == "torch" else [])]
+    for_llama = ["attention="] if attention else ["engine=llama.cpp"] if engine == "llama.cpp" else []
+    if for_torch and for_llama:
+        raise ModelSpecError(f"?{for_torch[0]} needs torch and {for_llama[0]} llama.cpp: leave one out.")
     spec, adapter = f"{bundled.BUNDLED}:{name}".rstrip(":"), bundled.bundled_adapter(name)
     # The weights come first: the message about missing weights also has the command for the engine.
     bundled.gguf_path()
-    if not others and engine != "torch" and (engine or _can_use_llama_cpp(spec)):
+    if not for_torch and (for_llama or _can_use_llama_cpp(spec)):
         from askance.models.llama_cpp import load_gguf
 
         path = bundled.packed_gguf(adapter) if adapter else bundled.gguf_path()
@@ -65,7 +61,7 @@ def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "",
         raise ModelSpecError(
             f"model {spec!r} has an adapter already: write bundled:base?adapter={others['adapter']}."
         )
-    return _with_adapter(spec, spec, **others)
+    return load_adapted(base=spec, display_name=f"{spec}?adapter={others['adapter']}", **others)
 
 
 def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
@@ -79,29 +75,20 @@ def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
     from askance.models.hf.adapter import holds_adapter
 
     if adapter:
-        model = _with_adapter(f"hf:{name}", name, adapter=adapter, **options)
+        model = load_adapted(adapter, f"hf:{name}", display_name=f"{name}?adapter={adapter}", **options)
     elif holds_adapter(Path(name).expanduser()):
-        adapter = name
-        model = load_adapted(Path(name).expanduser(), display_name=name, **options)
+        model = load_adapted(name, display_name=name, **options)
     else:
         model = load_hf(name, **options)
     if model.device.type == "cpu" and options.get("device", "auto") == "auto":
-        _note_quicker_way(name, adapter)
+        file = name if name.endswith(".gguf") else "FILE with a GGUF file of the same model"
+        install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"
+        note(
+            "quicker",
+            f"Model 'hf:{name}' runs on the CPU with torch, which finds no GPU. llama.cpp is quicker there: "
+            f"use gguf:{file}{install}, or write ?device=cpu to keep torch.",
+        )
     return model
-
-
-def _note_quicker_way(name: str, adapter: str) -> None:
-    """Add a note that llama.cpp is faster than torch without a GPU, and which specification selects it."""
-    is_gguf = name.endswith(".gguf")
-    spec = f"gguf:{name if is_gguf else 'FILE'}{f'?adapter={adapter}' if adapter else ''}"
-    if not is_gguf:
-        spec += f" with a GGUF file of {'its base' if adapter else 'the same model'}"
-    install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"
-    note(
-        "quicker",
-        f"Model 'hf:{name}' runs on the CPU with torch, which finds no GPU. llama.cpp is quicker there: use "
-        f"{spec}{install}, or write ?device=cpu to keep torch.",
-    )
 
 
 def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
@@ -120,11 +107,12 @@ def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Mo
 
 
 def load_adapted(
-    folder: Path, *, base: str | None = None, device: str = "auto", dtype: str = "auto", display_name: str
+    adapter: str, base: str | None = None, *, device: str = "auto", dtype: str = "auto", display_name: str
 ) -> "HfModel":
-    """Load a base model and merge the adapter in `folder` into it.
+    """Load a base model and merge the adapter in a folder into it.
 
     Args:
+        adapter: The folder of the adapter.
         base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
             that the adapter names.
         device, dtype: As for `load_hf`.
@@ -140,10 +128,11 @@ def load_adapted(
     from askance.models.hf.load import as_model, fitting, load_parts, placement
 
     torch_device, precision = placement(device, dtype)
-    adapter = open_adapter(folder)
+    folder = Path(adapter).expanduser()
+    opened = open_adapter(folder)
     # The adapter was trained on the unrounded base, so rounding comes last.
     stored = "float32" if precision is torch.float32 else "stored"
-    named = base or adapter.base
+    named = base or opened.base
     remedy = f"Name its base: hf:NAME?adapter={folder}"
     if named is None:
         raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
@@ -157,16 +146,11 @@ def load_adapted(
         raise ModelSpecError(
             f"the base {named!r} of adapter {str(folder)!r} can't be used: {error} {remedy}"
         ) from error
-    merged = merge(adapter, module, tokenizer, named)
+    merged = merge(opened, module, tokenizer, named)
     with fitting(display_name, torch_device):
         for weight in merged.parameters():
             weight.data = weight.data.to(torch_device, precision)
         return as_model(merged.to(torch_device), tokenizer, name=display_name)
-
-
-def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str) -> "HfModel":
-    folder, shown = Path(adapter).expanduser(), f"{display_name}?adapter={adapter}"
-    return load_adapted(folder, base=base, display_name=shown, **options)
 
 
 def _can_use_llama_cpp(spec: str) -> bool:
