@@ -71,7 +71,7 @@ class FakeBackend:
             logits = [
                 tuple(step_input.slot[: stop - back]) for back in reversed(range(step_input.num_logits))
             ]
-            output.append(StepOutput(logits, logits if step_input.wants_attention else ()))
+            output.append(StepOutput(logits, logits[-1] if step_input.wants_attention else None))
         return output
 
 

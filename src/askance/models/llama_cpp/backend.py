@@ -28,7 +28,6 @@ from askance.models.llama_cpp.context import (
     LlamaInput,
     SavedState,
     SequenceSlot,
-    attention_of,
     groups,
     is_prefill,
     of_two_tokens,
@@ -197,15 +196,16 @@ class LlamaBackend:
             for step_input in inputs:  # tokens left over from this pass would block a retry
                 context.truncate(step_input.slot.seq_id, step_input.start)
             raise
-        for step_input in inputs:
-            step_input.slot.ids += step_input.ids
+        outputs = list[StepOutput]()
+        for index, (step_input, rows) in enumerate(zip(inputs, logits, strict=True)):
+            slot, attention = step_input.slot, None
+            slot.ids += step_input.ids
             if is_prefill(step_input):
-                step_input.slot.num_prefilled = len(step_input.slot.ids)
-        attention = [None] * len(inputs) if weights is None else weights
-        return [
-            StepOutput(list(map(LlamaLogits, rows)), attention_of(step_input, sequence_weights))
-            for step_input, rows, sequence_weights in zip(inputs, logits, attention, strict=True)
-        ]
+                slot.num_prefilled = len(slot.ids)
+            if weights is not None and step_input.wants_attention:
+                attention = weights[index, :, -1, : len(slot.ids)]  # cells are in the order of the tokens
+            outputs.append(StepOutput(list(map(LlamaLogits, rows)), attention))
+        return outputs
 
     def _truncate(self, slot: SequenceSlot, num_tokens: int) -> None:
         """Keep only the first `num_tokens` tokens of a sequence."""

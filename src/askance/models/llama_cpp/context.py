@@ -277,16 +277,6 @@ def of_two_tokens(step_input: LlamaInput) -> LlamaInput:
     return replace(step_input, start=start, ids=(slot.ids[start], *step_input.ids))
 
 
-def attention_of(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
-    """Return the attention weights of each token of an input, each of shape [heads, tokens].
-
-    The cells of a sequence are in the order of its tokens.
-    """
-    if weights is None or not step_input.wants_attention:
-        return []
-    return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]
-
-
 def _by_sequence(weights: NDArray[np.float32], num_sequences: int, num_tokens: int) -> NDArray[np.float32]:
     if weights.shape[0] != num_sequences or weights.shape[2] != num_tokens:
         raise RuntimeError(f"llama.cpp shows attention in a shape that is not understood: {weights.shape}")
