@@ -17,8 +17,8 @@ from filelock import FileLock
 
 from askance.core.errors import ModelSpecError
 from askance.core.notes import noted, shown_by
-from askance.models import converting
-from askance.models.converting import convert_once
+from askance.models import bundled
+from askance.models.bundled import convert_once
 
 
 def write(folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_two_processes_convert_once(tmp_path):
     code = f"""
 import time
 from pathlib import Path
-from askance.models.converting import convert_once
+from askance.models.bundled import convert_once
 
 def write(folder):
     with open({str(tmp_path / "log")!r}, "a") as log:
@@ -74,7 +74,7 @@ def test_a_killed_conversion_is_begun_anew(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from askance.models.converting import convert_once
+from askance.models.bundled import convert_once
 
 def write(folder):
     (folder / "weights").write_text("ha")
@@ -145,7 +145,7 @@ def read_only(tmp_path, monkeypatch):
     temporary.mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: not path.is_relative_to(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(converting, "_temporary_folder", cache(converting._temporary_folder.__wrapped__))
+    monkeypatch.setattr(bundled, "_temporary_folder", cache(bundled._temporary_folder.__wrapped__))
     return folder, temporary
 
 
@@ -168,7 +168,7 @@ def test_what_replaced_the_cache_goes_with_the_process(tmp_path):
     code = f"""
 import os
 from pathlib import Path
-from askance.models.converting import convert_once
+from askance.models.bundled import convert_once
 
 os.access = lambda path, mode: False
 print(convert_once(Path({str(tmp_path / "cache" / "tiny")!r}), lambda folder: (folder / "a").touch()))

@@ -219,8 +219,7 @@ def save_adapter(
     from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet
     from askance.models.local.encoding import chat_template_digest
-    from askance.models.local.model_files import ADDED_TOKENS
-    from askance.models.local.reader_note import ReaderNote, write_note
+    from askance.models.local.model_files import ADDED_TOKENS, ReaderNote, write_note
 
     module, tokenizer = load_parts(base, device="cpu", dtype="float32")
     fingerprint = weights_fingerprint(module)

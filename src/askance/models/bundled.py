@@ -13,16 +13,23 @@ text, but passages are shorter than that. The reranker in the folder `reranker` 
 trained from it (`recipes/relevance`).
 """
 
+import atexit
 import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 
 from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
+from askance.core.notes import doing, note
 from askance.core.ports import Encoder
-from askance.models.converting import convert_once
 from askance.models.local.model_files import adapter_fingerprint
+from askance.storage.durable_files import sync
 
 BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
 """The specifications of the model with the adapter that answers, and without one."""
@@ -37,6 +44,8 @@ _TYPE, _MEGABYTES = "Q8_0", 145
 """The quantisation of the layers' matrices for llama.cpp, and the size of the resulting file."""
 _FORMAT = 1
 """The format version of the cached files. Folders of other versions are not used."""
+_TORCH_MEGABYTES = 600
+_REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
@@ -94,6 +103,96 @@ def torch_folder(adapter: Path | None = None) -> Path:
 
     name = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
     return convert_once(_cache_path(source, name), write)
+
+
+def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _TORCH_MEGABYTES) -> Path:
+    """Return the folder `target`. If it does not exist, create it with the files that `write` writes.
+
+    The folder is created atomically (see `atomic_folder`), so it never holds only some of its files. If
+    several processes need the folder at the same time, one process writes it and the others wait. If the
+    cache is read-only, as in some containers, the folder is created in the system's temporary folder, for
+    this process only, and a note reports this.
+
+    Args:
+        megabytes: The size of the files, for the message about a full disk.
+
+    Returns:
+        `target`, or the temporary folder that replaces it.
+
+    Raises:
+        ModelSpecError: The disk is full, or the folder can't be created for another reason.
+    """
+    folder, existing = target, next(path for path in target.absolute().parents if path.exists())
+    try:
+        if not target.is_dir() and not os.access(existing, os.W_OK):
+            existing = _temporary_folder()
+            folder = existing / target.name
+            if not folder.is_dir():
+                note(
+                    "cache",
+                    f"the cache folder {str(target.parent)!r} can't be written: the weights are converted "
+                    f"into {str(existing)!r} for this process alone. To keep them, {_REMEDY}.",
+                )
+        return _convert(folder, write)
+    except OSError as error:
+        # Errors of numpy and torch have no `strerror`, only a text.
+        reason = error.strerror or f"only a part was written ({error})"
+        free = shutil.disk_usage(existing).free // 1_000_000
+        raise ModelSpecError(
+            f"the folder {str(folder.parent)!r} can't be written: {reason}. The weights take {megabytes} MB, "
+            f"and {free} MB are free there: free some, or {_REMEDY}."
+        ) from error
+
+
+def _convert(target: Path, write: Callable[[Path], None]) -> Path:
+    """Return the folder. If it does not exist, acquire its lock and create it, unless another process has."""
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f"{target.name}.lock")):
+            if not target.is_dir():
+                with doing("converting the weights, once on this machine"), atomic_folder(target) as incoming:
+                    write(incoming)
+    return target
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which is then synced and renamed to `target`, or removed after an error.
+
+    Raises:
+        OSError: The folder can't be created or written.
+    """
+    partial = target.with_name(f"{target.name}.partial")
+    # A process that was killed may have left this folder.
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        for path in (*partial.iterdir(), partial):
+            sync(path)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    sync(target.parent)
+
+
+def _locked(path: Path) -> AbstractContextManager[object]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        with doing("waiting for another process that converts the weights"):
+            return lock.acquire()
+
+
+@cache
+def _temporary_folder() -> Path:
+    """Return a folder that is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="askance-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _cache_path(source: Path, adapter: str = "") -> Path:

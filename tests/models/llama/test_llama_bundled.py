@@ -23,9 +23,7 @@ from askance.methods.selfrag.tokens import ALL_TOKENS, ReflectionVocabulary
 from askance.models import bundled as module
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel, load_gguf
-from askance.models.llama_cpp.gguf_file import GgufFile
-from askance.models.llama_cpp.lora import read_lora
-from askance.models.llama_cpp.packing import pack
+from askance.models.llama_cpp.packing import GgufFile, pack, read_lora
 from askance.models.loaders import load_bundled_model as load
 
 ADDED = "added_tokens.json"

@@ -1,7 +1,7 @@
 """Load peft adapters such as LoRA, check them, and merge them into the weights of their base model.
 
 A merged model is an ordinary module, as fast as its base. If an adapter were merged into another base with
-the same shapes, the result would silently answer worse. So an adapter with a note (see `reader_note`) is
+the same shapes, the result would silently answer worse. So an adapter with a note (see `model_files`) is
 checked against the weights and the chat template of the base. For an adapter without a note, only the names
 and shapes of weights are checked.
 """
@@ -22,8 +22,7 @@ from askance.models.hf.control_tokens import add_control_tokens
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.encoding import chat_template_digest
-from askance.models.local.model_files import CONFIG, WEIGHTS, read_added_tokens
-from askance.models.local.reader_note import ReaderNote, read_note
+from askance.models.local.model_files import CONFIG, WEIGHTS, ReaderNote, read_added_tokens, read_note
 
 _FETCH = "Fetch or save it again."
 
