@@ -214,7 +214,7 @@ def save_adapter(
     """
     from peft import LoraConfig, get_peft_model
 
-    from askance.models.hf.control_tokens import add_control_tokens
+    from askance.models.hf.adapter import add_control_tokens
     from askance.models.hf.fingerprint import weights_fingerprint
     from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet

@@ -96,7 +96,7 @@ def load_cross_encoder(name: str = BUNDLED, *, device: str = "auto") -> CrossEnc
     prefers_torch = not is_exported or (not has_onnxruntime and find_spec("sentence_transformers"))
     scorer: CrossEncoder
     if prefers_torch and not is_bundled:
-        scorer = resolve_name("askance.models.hf.cross_encoder:load_cross_encoder")(name, device=device)
+        scorer = resolve_name("askance.models.hf.encoder:load_cross_encoder")(name, device=device)
     elif has_onnxruntime:
         load = resolve_name("askance.models.onnx.cross_encoder:load_onnx_cross_encoder")
         scorer = load(folder, f"cross-encoder:{BUNDLED if is_bundled else folder.resolve()}")

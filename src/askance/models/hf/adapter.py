@@ -7,7 +7,7 @@ and shapes of weights are checked.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,10 +15,10 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from safetensors import SafetensorError, safe_open
+from transformers import AddedToken
 
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.panics import panics_as
-from askance.models.hf.control_tokens import add_control_tokens
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.encoding import chat_template_digest
@@ -86,6 +86,40 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
         what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
         remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
         raise _flaw(adapter.folder, f"{what} {remedy}") from error
+
+
+def add_control_tokens(module: Any, tokenizer: Any, tokens: Mapping[str, int | None]) -> dict[str, int]:
+    """Add tokens to a tokenizer, and rows for them to the model's embeddings, and return their ids.
+
+    Tokens that the tokenizer has already keep their ids. Rows that a model has beyond its vocabulary are used
+    before new ones are added. The numbers in new rows are arbitrary.
+
+    Args:
+        tokens: The id that each token must get, or None for any.
+
+    Raises:
+        ModelSpecError: A token would get another id, or the tokenizer has the string for another purpose.
+    """
+    if not tokens:
+        return {}
+    added = [AddedToken(token, special=True, normalized=False) for token in tokens]
+    tokenizer.add_tokens(added, special_tokens=True)
+    ids = {token: int(tokenizer.convert_tokens_to_ids(token)) for token in tokens}
+    special = {id for id, each in tokenizer.added_tokens_decoder.items() if each.special}
+    for token, id in ids.items():
+        if tokenizer.encode(token, add_special_tokens=False) != [id] or id not in special:
+            raise ModelSpecError(
+                f"the tokenizer can't take {token} as a control token, since it has this string for another "
+                "purpose: start from a model with another tokenizer."
+            )
+        if tokens[token] not in (None, id):
+            raise ModelSpecError(
+                f"the token {token} gets the id {id} and not {tokens[token]}: name the base that the adapter "
+                "was made for."
+            )
+    if len(tokenizer) > module.get_input_embeddings().num_embeddings:
+        module.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    return ids
 
 
 def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:
