@@ -100,7 +100,7 @@ def bundled():
     """The real one as its authors made it, which no training of ours changes; the first run on a machine
     converts it into the user's cache.
     """
-    from askance.models.loaders import load_bundled_model
+    from askance.models.bundled import load_bundled_model
 
     return load_bundled_model("base", device="cpu", dtype="float32")
 
@@ -108,7 +108,7 @@ def bundled():
 @pytest.fixture(scope="session")
 def load_once():
     """What loads the bundled models by llama.cpp, with the one that was loaded first."""
-    from askance.models.loaders import load_bundled_model
+    from askance.models.bundled import load_bundled_model
 
     return functools.cache(lambda name="": load_bundled_model(name, engine="llama.cpp"))
 
@@ -153,13 +153,13 @@ def few_layers(tmp_path_factory):
 @pytest.fixture
 def few_layers_by_name(few_layers_gguf, monkeypatch):
     """Who names a bundled model gets the one with few layers: what it says is not looked at."""
-    monkeypatch.setattr("askance.models.loaders.load_bundled_model", lambda *_: few_layers_gguf)
+    monkeypatch.setattr("askance.models.bundled.load_bundled_model", lambda *_: few_layers_gguf)
 
 
 @pytest.fixture
 def bundled_by_name(load_once, monkeypatch):
     """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""
-    monkeypatch.setattr("askance.models.loaders.load_bundled_model", load_once)
+    monkeypatch.setattr("askance.models.bundled.load_bundled_model", load_once)
 
 
 @pytest.fixture(scope="session")

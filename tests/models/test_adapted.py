@@ -9,9 +9,8 @@ from tests.models.tiny import save_adapter, save_tiny, sentencepiece_tokenizer
 
 from askance.configuration.build import load_model
 from askance.core.errors import InputError, ModelSpecError
-from askance.models.hf.adapter import merge, open_adapter
+from askance.models.hf.adapter import load_adapted, merge, open_adapter
 from askance.models.hf.load import load_parts
-from askance.models.loaders import load_adapted
 
 
 @pytest.fixture(scope="module")

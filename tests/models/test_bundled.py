@@ -18,7 +18,7 @@ from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
 from askance.models.bundled import cache_folder, torch_folder
-from askance.models.loaders import load_bundled_model as load
+from askance.models.bundled import load_bundled_model as load
 
 
 def test_a_disk_that_is_full(tiny_package):

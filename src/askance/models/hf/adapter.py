@@ -1,4 +1,4 @@
-"""Load peft adapters such as LoRA, check them, and merge them into the weights of their base model.
+"""Load models of transformers, with peft adapters such as LoRA merged into the weights of their base.
 
 A merged model is an ordinary module, as fast as its base. If an adapter were merged into another base with
 the same shapes, the result would silently answer worse. So an adapter with a note (see `model_files`) is
@@ -13,13 +13,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from safetensors import SafetensorError, safe_open
 from transformers import AddedToken
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.installing import install_line
+from askance.core.notes import note
 from askance.core.panics import panics_as
+from askance.models.bundled import BUNDLED_BASE, torch_folder
 from askance.models.hf.fingerprint import weights_fingerprint
+from askance.models.hf.load import as_model, fitting, load_hf, load_parts, placement
+from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.encoding import chat_template_digest
 from askance.models.local.model_files import CONFIG, WEIGHTS, ReaderNote, read_added_tokens, read_note
@@ -39,6 +45,72 @@ class Adapter:
     folder: Path
     base: str | None
     note: ReaderNote | None
+
+
+def load_hf_model(name: str, *, adapter: str = "", **options: str) -> HfModel:
+    """Load a model with transformers.
+
+    Args:
+        name: The model, or the folder of an adapter, which is then merged into its base model.
+        adapter: The folder of an adapter to merge into the model; empty for none.
+    """
+    if adapter:
+        model = load_adapted(adapter, f"hf:{name}", display_name=f"{name}?adapter={adapter}", **options)
+    elif holds_adapter(Path(name).expanduser()):
+        model = load_adapted(name, display_name=name, **options)
+    else:
+        model = load_hf(name, **options)
+    if model.device.type == "cpu" and options.get("device", "auto") == "auto":
+        file = name if name.endswith(".gguf") else "FILE with a GGUF file of the same model"
+        install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"
+        note(
+            "quicker",
+            f"Model 'hf:{name}' runs on the CPU with torch, which finds no GPU. llama.cpp is quicker there: "
+            f"use gguf:{file}{install}, or write ?device=cpu to keep torch.",
+        )
+    return model
+
+
+def load_adapted(
+    adapter: str, base: str | None = None, *, device: str = "auto", dtype: str = "auto", display_name: str
+) -> HfModel:
+    """Load a base model and merge the adapter in a folder into it.
+
+    Args:
+        adapter: The folder of the adapter.
+        base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
+            that the adapter names.
+        device, dtype: As for `load_hf`.
+
+    Raises:
+        ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.
+        MissingExtra: The package peft is not installed.
+        ParameterError: The `dtype` is unknown.
+    """
+    torch_device, precision = placement(device, dtype)
+    folder = Path(adapter).expanduser()
+    opened = open_adapter(folder)
+    # The adapter was trained on the unrounded base, so rounding comes last.
+    stored = "float32" if precision is torch.float32 else "stored"
+    named = base or opened.base
+    remedy = f"Name its base: hf:NAME?adapter={folder}"
+    if named is None:
+        raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
+    try:
+        path = torch_folder() if named == BUNDLED_BASE else named.removeprefix("hf:")
+        # Merging on the CPU needs no GPU memory.
+        module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
+    except ModelSpecError as error:
+        if base is not None:
+            raise
+        raise ModelSpecError(
+            f"the base {named!r} of adapter {str(folder)!r} can't be used: {error} {remedy}"
+        ) from error
+    merged = merge(opened, module, tokenizer, named)
+    with fitting(display_name, torch_device):
+        for weight in merged.parameters():
+            weight.data = weight.data.to(torch_device, precision)
+        return as_model(merged.to(torch_device), tokenizer, name=display_name)
 
 
 def holds_adapter(folder: Path) -> bool:
