@@ -1,7 +1,6 @@
 """A `Model` over llama.cpp, and its loader."""
 
 import hashlib
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -16,7 +15,7 @@ from askance.core.types import TokenIds
 from askance.inference.engine import LLMEngine
 from askance.inference.vocabulary import Vocabulary
 from askance.models.llama_cpp.backend import MAX_RUNNING, PREFIX_CACHE_TOKENS, LlamaBackend
-from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
+from askance.models.llama_cpp.context import PADDING, Context
 from askance.models.llama_cpp.library import SOURCE, first_error, llama
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
@@ -75,7 +74,7 @@ class LlamaModel(LocalModel):
             self._map_context = None  # the old context is freed before a new one is created
             self._map_context_tokens = -(-2 * len(ids) // PADDING) * PADDING
             self._map_context = Context(self._weights, 1, self._map_context_tokens, reads_attention=True)
-        return attention_map(self._map_context, ids)
+        return self._map_context.attention_map(ids)
 
 
 def load_gguf(name: str, *, attention: str = "1", display_name: str = "", adapter: str = "") -> LlamaModel:
@@ -106,31 +105,13 @@ def load_gguf(name: str, *, attention: str = "1", display_name: str = "", adapte
         ) from error
 
 
-def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
-    """Return the last layer's attention weights for a text, computed in a context's first sequence.
-
-    Returns:
-        The weights, shape [heads, queries, keys].
-
-    Raises:
-        RuntimeError: Llama.cpp can't compute the text, or does not show the attention weights.
-    """
-    context.truncate(0, 0)
-    rows = []
-    for first in range(0, len(ids), PASS_TOKENS):
-        _, weights = context.forward_with_attention([0], [first], [ids[first : first + PASS_TOKENS]], [1])
-        part = weights[0, :, :, : len(ids)]
-        rows.append(np.pad(part, ((0, 0), (0, 0), (0, len(ids) - part.shape[2]))))
-    return np.concatenate(rows, axis=1)
-
-
 def shows_attention(weights: Weights) -> bool:
     """Return whether the last layer's attention weights can be read, sum to 1, and are causal.
 
     The trial computes two tokens.
     """
     try:
-        attention = attention_map(Context(weights, 1, PADDING, reads_attention=True), (0, 1))
+        attention = Context(weights, 1, PADDING, reads_attention=True).attention_map((0, 1))
     except RuntimeError:
         return False
     sums = attention.sum(axis=-1)
