@@ -236,15 +236,15 @@ def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult 
     Methods may use any declared endpoint. An endpoint with fewer signals is left out if methods can continue
     a text without it.
     """
-    chats, raws = [chat] if chat else [], [raw] if raw else []
-    choices = [chats + raws, chats if options.continuation != "0" else [], raws]
-    levels = [min((result.signal_level for result in results), default=0) for results in choices]
-    level = max(levels)
-    best = choices[levels.index(level)]
+    if chat and raw and chat.signal_level < raw.signal_level:
+        chat = None
+    elif chat and raw and chat.signal_level > raw.signal_level and options.continuation != "0":
+        raw = None
+    level = min((result.signal_level for result in (chat, raw) if result), default=0)
     return replace(
         options,
-        chat=chat in best,
-        completions=raw in best,
+        chat=bool(chat),
+        completions=bool(raw),
         logprobs=level == 1,
         top_logprobs=max(0, level - 1),
     )
