@@ -15,7 +15,6 @@ from askance.core.parameters import changed_parameters
 from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Want
 from askance.models.checking import CHAT, check_scores, generate_text
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import get_nested, token_count
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import AUTO, ServerOptions, Tokenizer, read_options
 from askance.models.openai.server_info import (
@@ -118,7 +117,7 @@ class _Prober:
         chat = await self._try_endpoint(CHAT, start)
         options = start if chat is None else chat.options
         raw = await self._try_endpoint(_RAW, replace(options, chat=False, completions=True))
-        raw = raw if raw is not None and await self._is_raw(raw) else None
+        raw = raw if raw is not None and _is_raw(raw.generation, preset) else None
         options = replace(options if raw is None else raw.options, chat=bool(chat))
         if chat is not None:
             options = await self._with_continuation(chat, options, preset.continuation)
@@ -185,27 +184,12 @@ class _Prober:
                 return result.options
         return options
 
-    async def _is_raw(self, raw: ProbeResult) -> bool:
-        """Return whether the server continued the raw prompt, rather than a chat that contains the prompt.
-
-        Servers that report no usage in a stream may report it in a response that is not streamed.
-        """
-        generation = raw.generation
-        if generation.text.startswith(_CONTINUATION):
-            return True
-        if not generation.is_upper_bound:
-            return generation.prompt_tokens <= _MAX_COUNTING_TOKENS
-        body = {"model": self.model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        response = await try_call(self.connection.fetch_json("/completions", body, self.timeout))
-        return bool(token_count(get_nested(response, "usage", "prompt_tokens"), _MAX_COUNTING_TOKENS))
-
     async def _supports_top_k(self, chat: ProbeResult, options: ServerOptions) -> bool:
         """Return whether a sample with top_k=1 at a high temperature equals the text at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
         hot = await try_call(self._generate(CHAT, replace(options, top_k=True), sampling))
-        if hot is None or not hot.options.top_k or not hot.generation.text.strip():
-            return False
-        return hot.generation.text == chat.generation.text
+        text = hot.generation.text if hot is not None and hot.options.top_k else ""
+        return bool(text.strip()) and text == chat.generation.text
 
     async def _tokenizer(self, chat: ProbeResult, options: ServerOptions, usual: Tokenizer) -> Tokenizer:
         """Return the value of `tokenize`, which is "none" if the count differs from the reported usage."""
@@ -228,6 +212,16 @@ class _Prober:
                 f"@{self.connection.url}."
             )
         return self.refusals[0]
+
+
+def _is_raw(generation: Generation, preset: ServerOptions) -> bool:
+    """Return whether the server continued the raw prompt, rather than a chat that contains the prompt."""
+    if generation.text.startswith(_CONTINUATION):
+        return True
+    # Servers that report no usage in a stream are judged by their kind.
+    return (
+        preset.completions if generation.is_upper_bound else generation.prompt_tokens <= _MAX_COUNTING_TOKENS
+    )
 
 
 def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult | None) -> ServerOptions:
