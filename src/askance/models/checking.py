@@ -86,23 +86,21 @@ async def check(load: Callable[[str], Model], enabling_options: Mapping[str, str
     model = load("")
     declared = model.signals | model.capabilities
     findings = list[CheckFinding]()
-    for ability, check_ability in ABILITY_CHECKS.items():
-        is_declared = ability in declared
-        option = "" if is_declared else enabling_options.get(ability, "")
-        if not is_declared and not option:
-            findings.append(CheckFinding(ability, False, None))
+    for name, check_one in (ABILITY_CHECKS | GUARANTEE_CHECKS).items():
+        if check_one in _NEED_ALTERNATIVES and "top_logprobs" not in declared:
+            continue
+        is_declared = name in declared if name in ABILITY_CHECKS else None
+        option = enabling_options.get(name, "") if is_declared is False else ""
+        if is_declared is False and not option:
+            findings.append(CheckFinding(name, False, None))
             continue
         try:
             candidate = load(option) if option else model
         except ParameterError as error:  # The option contradicts a declared one.
-            findings.append(CheckFinding(ability, False, None, str(error)))
+            findings.append(CheckFinding(name, False, None, str(error)))
             continue
-        why = await _problem(check_ability, candidate, may_raise=is_declared and not findings)
-        findings.append(CheckFinding(ability, is_declared, not why, why, option))
-    for guarantee, check_guarantee in GUARANTEE_CHECKS.items():
-        if check_guarantee not in _NEED_ALTERNATIVES or "top_logprobs" in declared:
-            why = await _problem(check_guarantee, model)
-            findings.append(CheckFinding(guarantee, None, not why, why))
+        why = await _problem(check_one, candidate, may_raise=bool(is_declared) and not findings)
+        findings.append(CheckFinding(name, is_declared, not why, why, option))
     return CheckReport(model.name, model.context_tokens, tuple(findings))
 
 
