@@ -30,8 +30,9 @@ from askance.core.types import (
 )
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.common.search import QueryMode
-from askance.models.bundled import BUNDLED_BASE, torch_folder
+from askance.models.bundled import BUNDLED_BASE
 from askance.models.hf import load_hf
+from askance.models.hf.adapter import torch_folder
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,

@@ -100,7 +100,7 @@ def bundled():
     """The real one as its authors made it, which no training of ours changes; the first run on a machine
     converts it into the user's cache.
     """
-    from askance.models.bundled import load_bundled_model
+    from askance.models.loaders import load_bundled_model
 
     return load_bundled_model("base", device="cpu", dtype="float32")
 
@@ -108,7 +108,7 @@ def bundled():
 @pytest.fixture(scope="session")
 def load_once():
     """What loads the bundled models by llama.cpp, with the one that was loaded first."""
-    from askance.models.bundled import load_bundled_model
+    from askance.models.loaders import load_bundled_model
 
     return functools.cache(lambda name="": load_bundled_model(name, engine="llama.cpp"))
 
@@ -142,11 +142,11 @@ def few_layers_gguf(few_layers_file):
 @pytest.fixture(scope="session")
 def few_layers(tmp_path_factory):
     """The plain bundled model with few layers by torch."""
-    from askance.models import bundled
     from askance.models.hf import load_hf
+    from askance.models.hf.adapter import torch_folder
     from tests.models.cut import link_first_layers
 
-    folder = link_first_layers(bundled.torch_folder(), tmp_path_factory.mktemp("few") / "model")
+    folder = link_first_layers(torch_folder(), tmp_path_factory.mktemp("few") / "model")
     return load_hf(str(folder), device="cpu", dtype="float32", display_name="bundled:base")
 
 

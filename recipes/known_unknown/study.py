@@ -18,7 +18,8 @@ from typing import Any
 from askance.cli.train import train_shown
 from askance.core.errors import InputError
 from askance.evaluation.datasets import Example
-from askance.models.bundled import READER, torch_folder
+from askance.models.bundled import READER
+from askance.models.hf.adapter import torch_folder
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from askance.training.reader.settings import ReaderSettings

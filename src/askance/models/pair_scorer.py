@@ -15,7 +15,10 @@ from askance.core.panics import panics_as
 from askance.core.ports import PairScorer
 from askance.core.strict_json import whole_characters
 from askance.core.types import Passage
-from askance.models.bundled import BUNDLED, RERANKER
+
+BUNDLED = "bundled"
+RERANKER = Path(__file__).with_name("reranker")
+"""The folder of the bundled cross-encoder."""
 
 
 class CrossEncoder(PairScorer):

@@ -21,10 +21,10 @@ from askance.core.notes import shown_by
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.methods.selfrag.tokens import ALL_TOKENS, ReflectionVocabulary
 from askance.models import bundled as module
-from askance.models.bundled import load_bundled_model as load
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel, load_gguf
 from askance.models.llama_cpp.packing import GgufFile, pack, read_lora
+from askance.models.loaders import load_bundled_model as load
 
 ADDED = "added_tokens.json"
 ALL = Want(logprob=True, entropy=True, attention="heads")
@@ -233,7 +233,7 @@ import sys
 from pathlib import Path
 from askance.models import bundled
 from askance.models.llama_cpp import packing
-from askance.models.bundled import load_bundled_model as load
+from askance.models.loaders import load_bundled_model as load
 
 sys.path.insert(0, {str(tmp_path)!r})
 bundled._PACKAGE, bundled.READER, pack = "tiny_llm", Path({str(tiny_reader)!r}), packing.pack

@@ -14,8 +14,8 @@ from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import PLAIN
-from askance.models.bundled import BUNDLED, BUNDLED_BASE, READER, torch_folder
-from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
+from askance.models.bundled import BUNDLED, BUNDLED_BASE, READER
+from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter, torch_folder
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import chat_template_digest
