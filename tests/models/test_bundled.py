@@ -171,10 +171,10 @@ from askance.models import bundled
 from askance.models.hf.adapter import torch_folder
 
 sys.path.insert(0, {str(tmp_path)!r})
-bundled._PACKAGE = "tiny_llm"
+bundled._PACKAGE, bundled.READER = "tiny_llm", Path({str(tiny_reader)!r})
 # The model is written at that point, but not its tokenizer.
 PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-torch_folder(Path({str(tiny_reader)!r}))
+torch_folder("")
 """
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -182,7 +182,7 @@ torch_folder(Path({str(tiny_reader)!r}))
     assert (partial / "model.safetensors").is_file()
     target = partial.with_suffix("")
     assert not target.exists()
-    folder = torch_folder(tiny_reader)
+    folder = torch_folder("")
     assert folder == target
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
     assert not partial.exists()

@@ -47,7 +47,7 @@ def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "",
         from askance.models.hf import load_hf
         from askance.models.hf.adapter import torch_folder
 
-        return load_hf(str(torch_folder(adapter)), display_name=spec, **others)
+        return load_hf(str(torch_folder(name)), display_name=spec, **others)
     if adapter:
         raise ModelSpecError(
             f"model {spec!r} has an adapter already: write bundled:base?adapter={others['adapter']}."

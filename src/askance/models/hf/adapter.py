@@ -22,7 +22,7 @@ from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import install_line
 from askance.core.notes import note
 from askance.core.panics import panics_as
-from askance.models.bundled import BUNDLED_BASE, cache_path, convert_once, gguf_path
+from askance.models.bundled import BUNDLED_BASE, bundled_adapter, cache_path, convert_once, gguf_path
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import as_model, fitting, load_hf, load_parts, placement, save_parts
 from askance.models.hf.model import HfModel
@@ -120,28 +120,28 @@ def load_adapted(
         return as_model(merged.to(torch_device), tokenizer, name=display_name)
 
 
-def torch_folder(adapter: Path | None = None) -> Path:
+def torch_folder(name: str = "base") -> Path:
     """Return the cached folder of SmolLM2-135M-Instruct in the format of transformers.
 
     The first call on a machine creates it, which takes 24 seconds with an adapter.
 
     Args:
-        adapter: The folder of an adapter to merge into the weights.
+        name: What follows ``bundled:`` (see `bundled_adapter`).
 
     Raises:
         ModelSpecError: The package is not installed, the adapter does not fit the model, or the cache can't
             be written.
         MissingExtra: The package peft is not installed.
     """
-    source = gguf_path()
+    source, adapter = gguf_path(), bundled_adapter(name)
 
     def write(empty: Path) -> None:
         opened = open_adapter(adapter) if adapter else None
         module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
         save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
 
-    name = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
-    return convert_once(cache_path(source, name), write)
+    digest = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
+    return convert_once(cache_path(source, digest), write)
 
 
 def holds_adapter(folder: Path) -> bool:
