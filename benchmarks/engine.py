@@ -17,7 +17,8 @@ from askance.core.concurrency import map_concurrent
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
-from askance.models.bundled import BUNDLED_BASE, torch_folder
+from askance.models.bundled import BUNDLED_BASE
+from askance.models.hf.adapter import torch_folder
 from askance.models.hf.load import load_hf, load_parts
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS

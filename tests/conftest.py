@@ -142,24 +142,24 @@ def few_layers_gguf(few_layers_file):
 @pytest.fixture(scope="session")
 def few_layers(tmp_path_factory):
     """The plain bundled model with few layers by torch."""
-    from askance.models import bundled
     from askance.models.hf import load_hf
+    from askance.models.hf.adapter import torch_folder
     from tests.models.cut import link_first_layers
 
-    folder = link_first_layers(bundled.torch_folder(), tmp_path_factory.mktemp("few") / "model")
+    folder = link_first_layers(torch_folder(), tmp_path_factory.mktemp("few") / "model")
     return load_hf(str(folder), device="cpu", dtype="float32", display_name="bundled:base")
 
 
 @pytest.fixture
 def few_layers_by_name(few_layers_gguf, monkeypatch):
     """Who names a bundled model gets the one with few layers: what it says is not looked at."""
-    monkeypatch.setattr("askance.models.loaders.load_bundled_model", lambda *_: few_layers_gguf)
+    monkeypatch.setattr("askance.models.bundled.load_bundled_model", lambda *_: few_layers_gguf)
 
 
 @pytest.fixture
 def bundled_by_name(load_once, monkeypatch):
     """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""
-    monkeypatch.setattr("askance.models.loaders.load_bundled_model", load_once)
+    monkeypatch.setattr("askance.models.bundled.load_bundled_model", load_once)
 
 
 @pytest.fixture(scope="session")

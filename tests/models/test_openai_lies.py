@@ -217,32 +217,11 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
         assert KEY not in str(raised.value)
 
 
-def test_a_redirect_within_the_server_is_followed(server):
-    server.faults.append(Fault(307, headers={"Location": "/v1/again/completions"}, body=""))
-    (written,) = write(model_of(server))
-    assert written.text == " It is Bonn. So"
-    first, second = server.requests
-    assert first.body == second.body
-
-
-def test_nothing_is_read_of_what_a_redirect_holds(server):
-    """A compressed body may have any size."""
+def test_a_redirect_within_the_server_names_the_address(server):
+    """A compressed body, which may have any size, is not read."""
     bomb = {"Location": "/v1/again/completions", "Content-Encoding": "gzip"}
     server.faults.append(Fault(307, headers=bomb, body="this is no gzip"))
-    (written,) = write(model_of(server))
-    assert written.text == " It is Bonn. So"
-
-
-def test_redirects_in_a_circle_are_followed_so_far_and_no_farther(server):
-    server.faults += [Fault(307, headers={"Location": "/v1/completions"}, body="")] * 30
-    with pytest.raises(ModelUnavailable, match="more than 20 redirects"):
-        write(model_of(server))
-    assert len(server.requests) == 20
-
-
-def test_a_redirect_that_would_lose_the_prompt(server):
-    server.faults.append(Fault(303, headers={"Location": "/v1/elsewhere"}, body=""))
-    with pytest.raises(ModelSpecError, match="redirects to"):
+    with pytest.raises(ModelSpecError, match=r"redirects to .*/v1/again/completions"):
         write(model_of(server))
     assert len(server.requests) == 1
 

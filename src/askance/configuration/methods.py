@@ -286,7 +286,7 @@ def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
     """
     if not model or prompts_class(cls) is None:
         return {}
-    from askance.models.local.reader_note import NOTE, read_note
+    from askance.models.local.model_files import NOTE, read_note
 
     with about("models.answer"):
         folder = _reader_folder(parse_spec(model))
