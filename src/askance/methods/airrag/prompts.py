@@ -98,16 +98,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PromptBuilder:
-    """A builder of the prompts for one question.
-
-    Attributes:
-        examples: The number of worked examples that SAY, QT and SA show.
-    """
+    """A builder of the prompts for one question."""
 
     model: Model
     question: Question
     template: AirragPromptTemplate = OWN
-    examples: int = 0
 
     def say(self) -> Prompt:
         """Return the prompt that asks the model to rephrase, generalise or split the question.
@@ -139,12 +134,10 @@ class PromptBuilder:
         due = (Span("\n"), *_history(history), Span("Next query: "), _line(current.strip() or "None"))
         return self._prompt(self.template.qt, (*self._question, *due), "Queries:", self.template.qt_demos)
 
-    def sa(
-        self, history: Sequence[Demo], hits: Sequence[Hit] = (), *, shows_examples: bool = False
-    ) -> Prompt:
+    def sa(self, history: Sequence[Demo], hits: Sequence[Hit] = ()) -> Prompt:
         """Return the prompt that asks for the final answer from the answered sub-queries and passages."""
         parts = (*_contexts(hits), *_history(history), *self._question)
-        return self._prompt(self.template.sa, parts, demos=self.template.sa_demos if shows_examples else ())
+        return self._prompt(self.template.sa, parts, demos=self.template.sa_demos)
 
     def verify(self, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()) -> Prompt:
         """Return the prompt that asks which candidate is right.
@@ -178,7 +171,8 @@ class PromptBuilder:
         self, instruction: str, parts: tuple[Span, ...], cue: str = "Answer:", demos: Sequence[Demo] = ()
     ) -> Prompt:
         worked = [
-            ((Span("Question: "), untrusted(each.question)), each.answer) for each in demos[: self.examples]
+            ((Span("Question: "), untrusted(each.question)), each.answer)
+            for each in demos[: self.template.examples]
         ]
         if "chat" in self.model.capabilities:
             head = (Span(f"{instruction}\n\n"),) if instruction else ()
