@@ -88,7 +88,7 @@ def run(game, **parameters):
     class Search(TreeSearch):
         __slots__ = ()
 
-        def _action_runner(self, budget, *, is_judged=True):
+        def _action_runner(self, budget):
             return Player(self.num_rollouts)
 
         async def _budget_of_rollout(self, rollout):

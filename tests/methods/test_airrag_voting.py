@@ -45,8 +45,8 @@ def ended(answer, **more):
     ids=["visits", "reward", "words", "earlier"],
 )
 def test_ties(one, other):
-    assert best_node((one, other), (0.5, 0.5 + 1e-12)) is one
-    assert best_node((one, other), (0.4, 0.5)) is other
+    assert best_node({one: 0.5, other: 0.5 + 1e-12}) is one
+    assert best_node({one: 0.4, other: 0.5}) is other
 
 
 def test_clusters_are_equal_answers():

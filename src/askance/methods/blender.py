@@ -201,8 +201,7 @@ class Blender(Parameters):
         prompts = PromptBuilder(BudgetedModel(run.model, shares.last), question, self.prompts)
         chosen = await choose_answer(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = candidates[chosen.node]
-        scored = zip(kept, chosen.scores, strict=True)
-        numbers = {candidates[node].name: score for node, score in scored}
+        numbers = {candidates[node].name: score for node, score in chosen.scores.items()}
         run.trace.decide("choose", chosen.answer, f"nearest to {nearest.name}", numbers=numbers)
         evidence = [(question.text, [citation.passage for citation in nearest.answer.citations])]
         answer = answer_with_sources(chosen.answer, question, run, evidence, chosen.node.state.hits)

@@ -15,10 +15,9 @@ from askance.methods.airrag.prompts import PromptBuilder, parse_final, parse_que
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import jcd_scores
-from askance.methods.common.answer_text import quotable_texts
+from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.named_methods import member_answer
 from askance.methods.common.search import estimate_fitting, search_for, search_to_fit
-from askance.text.markers import without_markers
 
 RA_TOKENS = 256
 """The number of input tokens reserved in the summary call for the answer of each RA."""
@@ -90,10 +89,8 @@ class ActionRunner:
         If no passages are found, the outcome is a refusal, and the model is not called. Passages that don't
         fit this prompt stay on the path, because the summary may have room for them.
         """
-        query, passages = (
-            state.pending[0] if state.pending else self.prompts.question.text,
-            self.parameters.passages,
-        )
+        query = state.pending[0] if state.pending else self.prompts.question.text
+        passages = self.parameters.passages
         hits = await search_to_fit(
             lambda k: search_for(query, self.run, k, "a sub-query is answered"),
             lambda hits: self._num_passages(state, hits, 1),
@@ -175,16 +172,11 @@ class ActionRunner:
 
         Markers that the model quotes from the question or from passages stay.
         """
-        question, events = self.prompts.question, self.run.trace.events
-        before = len(events)
         if not await self._has_room(action, state, request.prompt):
             self.budget.was_short = True
             raise NoRoom
         samples = await self._prompts_of(action).model.generate(request)
-        texts = [
-            without_markers(each.text, lambda: quotable_texts(question, events[:before])).text
-            for each in samples
-        ]
+        texts = [parse_markers(each.text, self.prompts.question, self.run.trace).text for each in samples]
         return [text for text in texts if any(map(str.isalnum, text))]
 
     def _sampling(self, action: str) -> Sampling:

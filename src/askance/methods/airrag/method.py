@@ -12,12 +12,7 @@ from askance.core.types import Hit, Question, Role
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import QT, RA, SAY, Node
 from askance.methods.airrag.tree_search import TreeSearch
-from askance.methods.airrag.verifiers import (
-    ChosenAnswer,
-    Verifier,
-    agreement_with,
-    cluster_answers,
-)
+from askance.methods.airrag.verifiers import ChosenAnswer, Verifier, agreement_with, cluster_answers
 from askance.methods.common.answer_text import Evidence, cite_whole_answer
 from askance.methods.common.named_methods import check_models_of, combined_needs
 from askance.text.answers import short_answer
@@ -72,7 +67,7 @@ class Airrag(AirragParameters):
         chosen = await search.verify(candidates) if candidates else None
         for root in search.roots:
             _record_tree(run, root, self.exploration, chosen)
-        _record_choice(run, self.verifier, candidates, chosen)
+        _record_choice(run, self.verifier, chosen)
         search.record_cost()
         answer = _cited_answer(question, run, chosen)
         return replace(answer, agreement=agreement_with(answer.text, candidates))
@@ -111,12 +106,9 @@ def _record_tree(run: Run, root: Node, exploration: float, chosen: ChosenAnswer 
             numbers["uct"] = node.uct(exploration)
         if node.answer:
             numbers["reward"] = node.reward
-        if node.state.num_repeats:
-            numbers["repeats"] = float(node.state.num_repeats)
-        if node.state.is_cut:
-            numbers["cut"] = 1.0
-        if chosen is not None and node is chosen.node:
-            numbers["chosen"] = 1.0
+        is_chosen = chosen is not None and node is chosen.node
+        marks = {"repeats": node.state.num_repeats, "cut": node.state.is_cut, "chosen": is_chosen}
+        numbers |= {name: float(mark) for name, mark in marks.items() if mark}
         hits = node.state.found[-1] if node.action == RA and node.state.found else ()
         run.trace.expand(
             node.name,
@@ -128,19 +120,17 @@ def _record_tree(run: Run, root: Node, exploration: float, chosen: ChosenAnswer 
         )
 
 
-def _record_choice(
-    run: Run, verifier: Verifier, candidates: Sequence[Node], chosen: ChosenAnswer | None
-) -> None:
+def _record_choice(run: Run, verifier: Verifier, chosen: ChosenAnswer | None) -> None:
     """Record the candidates, their scores, and the choice in the trace."""
     if chosen is None:
         return
     numbers: dict[str, float] = {}
-    for node, score in zip(candidates, chosen.scores, strict=True):
+    for node, score in chosen.scores.items():
         numbers[node.answer] = max(score, numbers.get(node.answer, score))
-    num_answers = sum(node.state.votes for node in candidates)
+    num_answers = sum(node.state.votes for node in chosen.scores)
     if num_answers == 1:
         why = "it is the only answer"
-    elif len(cluster_answers(candidates)) == 1:
+    elif len(cluster_answers([*chosen.scores])) == 1:
         why = f"all {num_answers} answers agree"
     else:
         why = f"of {num_answers} answers, {_VERIFIERS[verifier]}"

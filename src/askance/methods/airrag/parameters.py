@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from askance.core.errors import ParameterError, UnknownName
-from askance.core.parameters import checked_dataclass, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
 from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
@@ -14,7 +14,6 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import Verifier
 from askance.methods.common.named_methods import MethodCollection, NamedMethods
 from askance.methods.common.prompts import STOPS
-from askance.methods.common.token_limit import HasTokenLimit
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
@@ -80,7 +79,7 @@ ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 
 @checked_dataclass()
-class AirragParameters(HasTokenLimit):
+class AirragParameters(Parameters):
     """The parameters of AirRAG."""
 
     rollouts: int = parameter(1, "number of rollouts", at_least=1)

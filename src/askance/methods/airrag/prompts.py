@@ -64,6 +64,8 @@ _STATES = re.compile(
 """Match a statement, but not "the film that was made in 1957"."""
 _NEW_SENTENCE = re.compile(r"(?:[^\W\d_]{4}|\d|\))[.!]\s+[^\W\d_a-z]")
 """Match the start of a new sentence, but not after an initial or "Mrs."."""
+_NEXT_QUESTION = re.compile(r"(?<=\?)\s+(?=[A-ZÀ-ÖØ-ÞΑ-ΩА-Я])")
+"""Match the space between a question and another sentence on the same line."""
 _MARKS = "\"'”’*_) "
 
 _PAIRS = (('"', '"'), ("“", "”"), ("'", "'"), ("‘", "’"), ("`", "`"), ("**", "**"))
@@ -259,20 +261,11 @@ def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
 
 def _queries_in(line: str) -> tuple[str, ...]:
     """Return the queries in a cleaned line. A line without a question mark is one query or none."""
-    questions = tuple(piece for piece in _split_questions(line) if piece.rstrip(_MARKS).endswith(("?", "？")))
+    questions = tuple(
+        piece for piece in _NEXT_QUESTION.split(line) if piece.rstrip(_MARKS).endswith(("?", "？"))
+    )
     announces = line.rstrip(_MARKS).endswith(":")
     return questions or (() if announces or _NONE_AND_WHY.match(line) or _is_statement(line) else (line,))
-
-
-def _split_questions(line: str) -> list[str]:
-    """Split a line after each question mark that is followed by a new sentence."""
-    pieces: list[str] = []
-    for piece in re.split(r"(?<=\?)\s+", line):
-        if pieces and not piece[:1].isupper():
-            pieces[-1] = f"{pieces[-1]} {piece}"
-        else:
-            pieces.append(piece)
-    return pieces
 
 
 def _is_statement(line: str) -> bool:

@@ -9,16 +9,22 @@ The paper trains a reward model on paths with known answers. Here, a reward mode
   each sub-query with its best passage.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from askance.core.ports import FeatureScorer, PairScorer
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.types import Prompt, Question, relevance
-from askance.methods.airrag.path_features import AnswerSupport, JudgedPath, Retrieval, path_features
+from askance.methods.airrag.path_features import (
+    AnswerSupport,
+    JudgedPath,
+    Retrieval,
+    path_features,
+    supports_of,
+)
 from askance.methods.airrag.prompts import PromptBuilder
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, Node, PathState
 from askance.methods.common.label_probabilities import label_options, label_probabilities, softmax
 from askance.methods.common.prompts import passage_text
 
@@ -48,15 +54,17 @@ class PathRewardModel:
     _rewards: dict[object, float] = field(default_factory=dict)
     _evidence: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def reward(self, state: PathState, support: AnswerSupport) -> float:
-        """Return the reward of a finished path, or 0 if there was no budget to judge the path.
+    def rewards(self, nodes: Sequence[Node]) -> list[float]:
+        """Return the reward of each node with an answer, or 0 if there was no budget to judge it.
 
-        Args:
-            support: How far the answers that were found agree with the path's answer.
+        Features depend on how far an answer agrees with those of all nodes.
         """
-        if isinstance(self.judge, FeatureScorer):
-            return self.judge.probability(self._features(state, support))
-        return self._rewards.get(state.key, 0.0)
+        if not isinstance(self.judge, FeatureScorer):
+            return [self._rewards.get(node.state.key, 0.0) for node in nodes]
+        answers, votes = [node.answer for node in nodes], [node.state.votes for node in nodes]
+        supports = supports_of(answers, votes, [node.path_share for node in nodes])
+        features = map(self._features, (node.state for node in nodes), supports)
+        return list(map(self.judge.probability, features))
 
     async def judge_path(self, state: PathState, budget: TokenLedger, keep: int) -> None:
         """Make the calls that the reward of a new state needs.

@@ -6,7 +6,7 @@ list is a queue.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from askance.core.types import Demo, Hit
@@ -188,13 +188,6 @@ class Node:
         yield self
         for child in self.children:
             yield from child.subtree()
-
-    def add_children(self, action: str, states: Sequence[PathState]) -> list["Node"]:
-        """Add the states that an action led to, and return their nodes."""
-        first = len(self.children) + 1
-        nodes = [Node(state, action, self, number) for number, state in enumerate(states, start=first)]
-        self.children += nodes
-        return nodes
 
 
 def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:

@@ -18,7 +18,6 @@ from askance.core.trace import WordSignal
 from askance.core.types import Question
 from askance.methods.airrag.action_runner import ActionRunner
 from askance.methods.airrag.parameters import AirragParameters
-from askance.methods.airrag.path_features import supports_of
 from askance.methods.airrag.prompts import PromptBuilder, is_refusal
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, Node, PathState
@@ -170,7 +169,10 @@ class TreeSearch:
             self.postponed.add((node, action))
         elif not states:
             node.dead_actions.add(action)
-        return node.add_children(action, states or ())
+        first = len(node.children) + 1
+        children = [Node(state, action, node, number) for number, state in enumerate(states or (), first)]
+        node.children += children
+        return children
 
     async def _simulate(self, rollout: Rollout) -> None:
         """Continue a rollout from the end of its path until it has an answer or nothing to expand."""
@@ -207,27 +209,21 @@ class TreeSearch:
             return
         self.answers.append(path[-1])
         valid = [node for node in self.answers if node.is_valid and node.path[0] is path[0]]
-        is_consistency = self.parameters.reward == "consistency"
-        rewards = jcd_scores([node.answer for node in valid]) if is_consistency else self._scores(valid)
+        if self.reward_model is not None and self.parameters.reward == "rm":
+            rewards = self.reward_model.rewards(valid)
+        else:
+            rewards = jcd_scores([node.answer for node in valid])
         for end, reward in zip(valid, rewards, strict=True):
             for node in end.path:
                 node.value += reward - end.reward
             end.reward = reward
 
-    def _scores(self, nodes: Sequence[Node]) -> list[float]:
-        """Return the reward model's rewards of all valid nodes, or zeros if there is no reward model."""
-        model = self.reward_model
-        if model is None:
-            return [0.0] * len(nodes)
-        answers, votes = [node.answer for node in nodes], [node.state.votes for node in nodes]
-        supports = supports_of(answers, votes, [node.path_share for node in nodes])
-        return [model.reward(node.state, support) for node, support in zip(nodes, supports, strict=True)]
-
     def candidates(self) -> list[Node]:
         """Return the nodes with valid answers in tree order, including those that no rollout entered."""
         nodes = valid_nodes([node for root in self.roots for node in root.subtree()])
-        for node, score in zip(nodes, self._scores(nodes), strict=True):
-            node.score = score
+        if self.reward_model is not None:
+            for node, score in zip(nodes, self.reward_model.rewards(nodes), strict=True):
+                node.score = score
         return nodes
 
     async def last_resort(self) -> list[Node]:
@@ -239,7 +235,8 @@ class TreeSearch:
         """
         if self.ledger.most is None and DA in self.roots[0].dead_actions:
             return []
-        runner = self._action_runner(self.ledger.share(1), is_judged=False)
+        runner = self._action_runner(self.ledger.share(1))
+        runner.reward_model = None
         states = await runner.expand(PathState(), "last", DA)
         runner.budget.close()
         return valid_nodes(list(map(Node, states or ())))
@@ -268,12 +265,11 @@ class TreeSearch:
     def _prompts(self, model: Model) -> PromptBuilder:
         return PromptBuilder(model, self.question, self.parameters.prompts)
 
-    def _action_runner(self, budget: TokenLedger, *, is_judged: bool = True) -> ActionRunner:
+    def _action_runner(self, budget: TokenLedger) -> ActionRunner:
         answering = self._prompts(BudgetedModel(self.run.model, budget))
         planner = language_model(self.run.models.get("plan", self.run.model), "plan")
         planning = self._prompts(BudgetedModel(planner, budget))
-        reward_model = self.reward_model if is_judged else None
-        return ActionRunner(self.parameters, answering, planning, self.run, budget, reward_model)
+        return ActionRunner(self.parameters, answering, planning, self.run, budget, self.reward_model)
 
     async def _direct_runner(self) -> ActionRunner:
         """Return the runner of the direct answer, whose budget is just enough."""
@@ -300,8 +296,8 @@ class TreeSearch:
         """Return the number of tokens reserved for the verifier's call, with one answer per rollout."""
         params = self.parameters
         num_candidates = params.rollouts + params.has_direct_candidate
-        may_call = num_candidates > 1 or params.samples > 1 or params.answer_samples > 1
-        if params.l_max is None or params.verifier != "sa" or not may_call:
+        is_single = max(num_candidates, params.samples, params.answer_samples) == 1
+        if params.l_max is None or params.verifier != "sa" or is_single:
             return 0
         return await verifier_tokens(self._prompts(self.run.model), num_candidates, params.l_max)
 

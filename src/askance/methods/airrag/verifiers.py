@@ -3,7 +3,7 @@
 The verifiers `jcd` and `emb` compare each answer with all answers (equations 2 and 3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ class ChosenAnswer:
 
     answer: str
     node: Node
-    scores: tuple[float, ...]
+    scores: Mapping[Node, float]
 
 
 def valid_nodes(nodes: Sequence[Node]) -> list[Node]:
@@ -71,20 +71,19 @@ def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> li
     return means
 
 
-def best_node(nodes: Sequence[Node], scores: Sequence[float]) -> Node:
+def best_node(scores: Mapping[Node, float]) -> Node:
     """Return the node with the greatest score.
 
     Ties are broken by these criteria, in this order: more visits, a greater reward, passages found on the
-    path, fewer words in the answer, and an earlier position in `nodes`. Scores that differ only by rounding
+    path, fewer words in the answer, and an earlier position in `scores`. Scores that differ only by rounding
     are equal.
     """
 
-    def rank(index: int) -> tuple[float, int, float, bool, int]:
-        node = nodes[index]
+    def rank(node: Node) -> tuple[float, int, float, bool, int]:
         is_grounded, num_words = any(node.state.found), len(node.answer.split())
-        return round(scores[index], 9), node.visits, round(node.reward, 9), is_grounded, -num_words
+        return round(scores[node], 9), node.visits, round(node.reward, 9), is_grounded, -num_words
 
-    return nodes[max(range(len(nodes)), key=rank)]
+    return max(scores, key=rank)
 
 
 def cluster_answers(nodes: Sequence[Node]) -> list[list[Node]]:
@@ -125,48 +124,44 @@ async def choose_answer(
         nodes: The nodes with valid answers, at least one.
     """
     answers, copies = [node.answer for node in nodes], [node.state.votes for node in nodes]
-    scores = jcd_scores(answers, copies)
+    scores = dict(zip(nodes, jcd_scores(answers, copies), strict=True))
     if verifier == "sa" and len(cluster_answers(nodes)) > 1:
-        return await _choose_by_call(nodes, scores, prompts, max_tokens, run)
+        return await _choose_by_call(scores, prompts, max_tokens, run)
     if verifier in ("vote", "rm", "rm_vote"):
-        return _choose_by_sum(verifier, nodes, scores)
+        return _choose_by_sum(verifier, scores)
     if verifier == "emb" and len(nodes) > 1:
         assert run.encoder is not None  # check_needs
-        scores = emb_scores(await run.encoder.embed(answers), copies)
-    best = best_node(nodes, scores)
-    return ChosenAnswer(best.answer, best, tuple(scores))
+        scores = dict(zip(nodes, emb_scores(await run.encoder.embed(answers), copies), strict=True))
+    best = best_node(scores)
+    return ChosenAnswer(best.answer, best, scores)
 
 
-def _choose_by_sum(verifier: Verifier, nodes: Sequence[Node], jcd: Sequence[float]) -> ChosenAnswer:
+def _choose_by_sum(verifier: Verifier, jcd: Mapping[Node, float]) -> ChosenAnswer:
     """Return the answer with the greatest reward or, by vote, with the greatest sum over its copies.
 
     Ties go to the greater single value, and then to the greater score in `jcd`.
     """
-    values = {
-        node: (1.0 if verifier == "vote" else node.score) * (1.0 if verifier == "rm" else node.path_share)
-        for node in nodes
-    }
-    sums = dict(values)
-    for group in cluster_answers(nodes) if verifier != "rm" else ():
-        sums |= dict.fromkeys(group, sum(values[node] * node.state.votes for node in group))
-    scores = [sums[node] for node in nodes]
-    best = max(
-        range(len(nodes)), key=lambda index: (round(scores[index], 9), values[nodes[index]], jcd[index])
-    )
-    return ChosenAnswer(nodes[best].answer, nodes[best], tuple(scores))
+    values = {node: 1.0 if verifier == "vote" else node.score for node in jcd}
+    sums = values
+    if verifier != "rm":
+        values = {node: value * node.path_share for node, value in values.items()}
+        groups = cluster_answers([*jcd])
+        totals = [sum(values[node] * node.state.votes for node in group) for group in groups]
+        sums = {node: total for group, total in zip(groups, totals, strict=True) for node in group}
+    best = max(jcd, key=lambda node: (round(sums[node], 9), values[node], jcd[node]))
+    return ChosenAnswer(best.answer, best, {node: sums[node] for node in jcd})
 
 
 async def _choose_by_call(
-    nodes: Sequence[Node], jcd: Sequence[float], prompts: PromptBuilder, max_tokens: int, run: Run
+    jcd: Mapping[Node, float], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
     """Ask the model to choose among the candidates, and return its answer.
 
     The prompt lists the candidates, likeliest first, and the passages that fit. If the call does not fit or
     gives no answer, the node that is best by `jcd` is chosen.
     """
-    scores = dict(zip(nodes, jcd, strict=True))
-    groups = [(max(group, key=scores.__getitem__), group) for group in cluster_answers(nodes)]
-    groups.sort(key=lambda group: -round(scores[group[0]], 9))
+    groups = [(max(group, key=jcd.__getitem__), group) for group in cluster_answers([*jcd])]
+    groups.sort(key=lambda group: -round(jcd[group[0]], 9))
     candidates = [
         Candidate(best.answer, sum(node.state.votes for node in group), best.state.history)
         for best, group in groups
@@ -181,10 +176,10 @@ async def _choose_by_call(
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
     if not answer or is_refusal(answer):
-        best = best_node(nodes, jcd)
-        return ChosenAnswer(best.answer, best, tuple(jcd))
-    nearest = max(nodes, key=lambda node: (jaccard(word_set(answer), word_set(node.answer)), scores[node]))
-    return ChosenAnswer(answer, nearest, tuple(jcd))
+        best = best_node(jcd)
+        return ChosenAnswer(best.answer, best, jcd)
+    nearest = max(jcd, key=lambda node: (jaccard(word_set(answer), word_set(node.answer)), jcd[node]))
+    return ChosenAnswer(answer, nearest, jcd)
 
 
 async def _fitting_prompt(
