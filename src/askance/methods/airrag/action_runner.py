@@ -59,7 +59,7 @@ class ActionRunner:
         ]
         if self.reward_model is not None:
             for each in states:
-                await self.reward_model.judge_path(each, self.budget, await self.tokens_to_finish(each))
+                await self.reward_model.judge_path(each, self.budget, await self.tokens_to_finish(each, RA))
         return states
 
     async def _outcomes(self, state: PathState, node: str, action: str) -> list[PathState]:
@@ -208,31 +208,27 @@ class ActionRunner:
             rest = params.most_iterations - state.count(RA) if params.actions.is_lite else len(state.pending)
             planned = planned or max(1, rest)
             passages = min(0.25 * (self.budget.most or 0), 0.5 * left)
-            for_summary = await self.tokens_to_finish(state) + RA_TOKENS * planned + passages
+            for_summary = await self.tokens_to_finish(state, RA) + RA_TOKENS * planned + passages
             transformed = await self.planning.model.count(self.planning.qt(state.history, ""))
             templates = planned * (transformed + await count(()))
             room = min(room, (left - for_summary - templates) / planned)
         return await estimate_fitting(hits, room, count)
 
-    async def tokens_to_finish(self, state: PathState) -> int:
-        """Return the number of input tokens needed to finish the path without passages.
+    async def tokens_to_finish(self, state: PathState, action: str) -> int:
+        """Return the number of input tokens that a path needs after its next action, without passages.
 
+        These are the tokens of the summary call, if `action` does not end the path, and of the reward model.
         The result is 0 if the budget has no limit.
         """
         if self.budget.left is None:
             return 0
-        num_summary = await self.prompts.model.count(self.prompts.sa(state.history))
-        return num_summary + await self.tokens_for_reward_model(state)
-
-    async def tokens_for_reward_model(self, state: PathState) -> int:
-        """Return the number of input tokens that the reward model will need when the path ends.
-
-        The result is 0 if the budget has no limit.
-        """
-        if self.reward_model is None or self.budget.left is None:
-            return 0
-        num_tokens = await self.reward_model.count(state, self.parameters.summary_tokens)
-        return num_tokens * self.parameters.answer_samples
+        num_tokens = 0
+        if action not in (DA, SA):
+            num_tokens = await self.prompts.model.count(self.prompts.sa(state.history))
+        if self.reward_model is not None:
+            num_judged = await self.reward_model.count(state, self._sampling(SA).max_tokens)
+            num_tokens += num_judged * self.parameters.answer_samples
+        return num_tokens
 
     async def _summary_prompt(self, state: PathState) -> Prompt:
         """Return the summary prompt.
@@ -262,6 +258,5 @@ class ActionRunner:
 
     async def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
         """Return whether a call fits and leaves room for the calls that are needed to finish the path."""
-        further = self.tokens_for_reward_model if action in (DA, SA) else self.tokens_to_finish
-        model = self._prompts_of(action).model
-        return await has_room(model, prompt, self._sampling(action).max_tokens, keep=await further(state))
+        model, keep = self._prompts_of(action).model, await self.tokens_to_finish(state, action)
+        return await has_room(model, prompt, self._sampling(action).max_tokens, keep=keep)

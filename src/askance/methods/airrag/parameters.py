@@ -135,11 +135,6 @@ class AirragParameters(Parameters):
         """Return whether a direct answer is a candidate in addition to the answers of the paths."""
         return DA in self.actions.own and not self.actions.is_direct
 
-    @property
-    def summary_tokens(self) -> int:
-        """Return the maximum number of new tokens of SA and DA, which answer briefly."""
-        return self.max_tokens // 2
-
     def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
         """Return the sampling options of an action.
 
@@ -148,7 +143,7 @@ class AirragParameters(Parameters):
         lists_queries = action in (SAY, QT)
         shift = self.q_div if lists_queries else 0.0
         return Sampling(
-            self.summary_tokens if action in (SA, DA) else self.max_tokens,
+            self.max_tokens // 2 if action in (SA, DA) else self.max_tokens,
             temperature=self.temperature + shift * (1 - self.temperature),
             top_p=self.top_p + shift * (1 - self.top_p),
             top_k=self.top_k,

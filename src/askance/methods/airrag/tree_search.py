@@ -248,7 +248,8 @@ class TreeSearch:
         """
         params, budget = self.parameters, self.ledger.share(1)
         prompts = self._prompts(BudgetedModel(self.run.model, budget))
-        chosen = await choose_answer(params.verifier, candidates, prompts, params.summary_tokens, self.run)
+        max_tokens = params.sampling(SA).max_tokens
+        chosen = await choose_answer(params.verifier, candidates, prompts, max_tokens, self.run)
         self.num_verifier_tokens = budget.num_spent
         return chosen
 
@@ -275,7 +276,7 @@ class TreeSearch:
         """Return the runner of the direct answer, whose budget is just enough."""
         runner = self._action_runner(TokenLedger(0))
         num_tokens = await self.run.model.count(runner.prompts.da())
-        num_tokens += await runner.tokens_for_reward_model(PathState())
+        num_tokens += await runner.tokens_to_finish(PathState(), DA)
         return self._action_runner(self.ledger.part(num_tokens))
 
     async def _budget_of_rollout(self, rollout: int) -> TokenLedger | None:
