@@ -32,7 +32,7 @@ REPEATS = 3
 CODE = {"threshold": 4.0, "max_tokens": 64}
 """These parameters lead to about three searches per question. With a lower threshold, the reference model
 alone would take most of an hour."""
-SHORT = {"query_tokens": 64, "answer_tokens": 64, "summary_tokens": 32}
+SHORT = {"max_tokens": 64}
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {} for name in METHODS if not name.endswith("_authors")},
     "selfrag": {"passages": 3, "max_tokens": 64},

@@ -68,7 +68,7 @@ def test_a_model_that_asks_the_same_for_ever_is_made_to_conclude():
 
 def test_the_same_model_comes_to_an_end_in_airrag():
     stuck = playing(say=SAME, qt=SAME, ra=f"{FOLLOW_UP} {SAME}", sa=f"{FOLLOW_UP} {SAME}")
-    result, queries = run(Airrag(followup_qt="always"), ScriptedModel(stuck))
+    result, queries = run(Airrag(), ScriptedModel(stuck))
     assert queries == [SAME]
     assert path(result, ends(result)[0]) == ["say", "ra", "qt", "sa"]
 
