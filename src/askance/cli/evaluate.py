@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,8 +35,7 @@ from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.evaluation.run.runner import evaluate as run_experiment
-from askance.evaluation.statistics.compare import MeanInterval
-from askance.evaluation.statistics.summaries import reading_note, summarise
+from askance.evaluation.statistics.summaries import Intervals, reading_note, summarise
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
@@ -189,7 +187,7 @@ def _show(run: RecordedRun) -> None:
     print_plain(out, f"run: {run.folder}", "dim")
 
 
-def _show_means(run: RecordedRun, details: str, means: Mapping[str, MeanInterval]) -> None:
+def _show_means(run: RecordedRun, details: str, means: Intervals) -> None:
     head = Text(printable(run.settings.title), style="bold")
     out.print(head.append(printable(f"  {details}"), style="not bold dim"), soft_wrap=True)
     out.print(interval_table(means))

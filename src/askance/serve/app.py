@@ -24,13 +24,7 @@ from askance.core.trace import Trace
 from askance.core.types import Passage
 from askance.core.version import VERSION
 from askance.serve.chat import ChatQuestion, ClientLeft, StreamResponse, unless_client_leaves
-from askance.serve.chat_request import (
-    AskanceOptions,
-    ChatRequest,
-    StreamOptions,
-    read_conversation,
-    read_parameters,
-)
+from askance.serve.chat_request import AskanceOptions, ChatRequest, read_conversation, read_parameters
 from askance.serve.citations import passage_url
 from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
@@ -96,8 +90,7 @@ class Application:
         """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
         known = sorted(parameter_names(type(self.engines.engine_for(name).method)))
-        parameters = read_parameters(body, known, name)
-        options, stream_options = body.askance or AskanceOptions(), body.stream_options or StreamOptions()
+        parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
         question, ignored = read_conversation(body.messages)
@@ -113,7 +106,7 @@ class Application:
             method=name,
             url_of=self._url_of(request),
             has_events=options.events,
-            has_usage=stream_options.include_usage,
+            has_usage=body.stream_options is not None and body.stream_options.include_usage,
             traces=self.traces,
             metrics=self.metrics,
         )
