@@ -153,13 +153,13 @@ def few_layers(tmp_path_factory):
 @pytest.fixture
 def few_layers_by_name(few_layers_gguf, monkeypatch):
     """Who names a bundled model gets the one with few layers: what it says is not looked at."""
-    monkeypatch.setattr("askance.models.bundled.load_bundled_model", lambda *_: few_layers_gguf)
+    monkeypatch.setattr("askance.models.loaders.load_bundled_model", lambda *_: few_layers_gguf)
 
 
 @pytest.fixture
 def bundled_by_name(load_once, monkeypatch):
     """Who names a bundled model gets the one that all tests share: what loads it is tested elsewhere."""
-    monkeypatch.setattr("askance.models.bundled.load_bundled_model", load_once)
+    monkeypatch.setattr("askance.models.loaders.load_bundled_model", load_once)
 
 
 @pytest.fixture(scope="session")
