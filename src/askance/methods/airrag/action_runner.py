@@ -1,7 +1,7 @@
 """Run the actions of AirRAG: prompt the model for each, and turn its replies into new states."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -64,23 +64,18 @@ class ActionRunner:
 
     async def _outcomes(self, state: PathState, node: str, action: str) -> list[PathState]:
         if action == SAY:
-            question = self.prompts.question.text
-            prompt = self.planning.say()
-            return await self._sample(
-                SAY, state, node, prompt, lambda reply: state.with_plan(reply, question)
-            )
+            plans = await self._sample(SAY, state, node, self.planning.say())
+            return [state.with_plan(queries, self.prompts.question.text) for queries in plans]
         if action == RA:
             return await self._answer_next(state, node)
         if action == QT:
             prompt = self.planning.qt(state.history, state.pending[0] if state.pending else "")
-            return await self._sample(QT, state, node, prompt, state.with_queries)
+            return list(map(state.with_queries, await self._sample(QT, state, node, prompt)))
         if action == SA:
             return await self._summarise(state, node)
         if action == DA:
-            prompt = self.prompts.da()
-            return await self._sample(
-                DA, state, node, prompt, lambda reply: state.with_final_answer(DA, *reply)
-            )
+            replies = await self._sample(DA, state, node, self.prompts.da())
+            return [state.with_final_answer(DA, answer) for (answer,) in replies]
         return await self._run_method(state, action)
 
     async def _answer_next(self, state: PathState, node: str) -> list[PathState]:
@@ -106,26 +101,22 @@ class ActionRunner:
         self.budget.was_short |= num_hits != len(shown)
         if not num_hits:
             raise NoRoom
-        prompt = self.prompts.ra(shown[:num_hits], query)
-        return await self._sample(
-            RA, state, node, prompt, lambda reply: state.with_answer(query, reply[0], hits)
-        )
+        replies = await self._sample(RA, state, node, self.prompts.ra(shown[:num_hits], query))
+        return [state.with_answer(query, answer, hits) for (answer,) in replies]
 
     async def _summarise(self, state: PathState, node: str) -> list[PathState]:
         """Return the outcomes of the summary call, each with a final answer.
 
         If the call does not fit, the answer to the last sub-query becomes the final answer.
         """
-
-        def finished(reply: Reply) -> PathState:
-            return state.with_final_answer(SA, *reply, is_cut=self.budget.was_short)
-
         try:
-            return await self._sample(SA, state, node, await self._summary_prompt(state), finished)
+            replies = await self._sample(SA, state, node, await self._summary_prompt(state))
         except NoRoom:
             if not state.history:
                 raise
             return [state.with_final_answer(SA, state.history[-1].answer, is_cut=True)]
+        is_cut = self.budget.was_short
+        return [state.with_final_answer(SA, answer, is_cut=is_cut) for (answer,) in replies]
 
     async def _run_method(self, state: PathState, name: str) -> list[PathState]:
         """Return the answer of another method as an outcome.
@@ -145,10 +136,8 @@ class ActionRunner:
         short = answer.short or answer.text
         return [state.with_final_answer(name, short)] if short.strip() else []
 
-    async def _sample(
-        self, action: str, state: PathState, node: str, prompt: Prompt, outcome: Callable[[Reply], PathState]
-    ) -> list[PathState]:
-        """Return the state that each of the replies leads to.
+    async def _sample(self, action: str, state: PathState, node: str, prompt: Prompt) -> list[Reply]:
+        """Return the replies of all samples that hold a query or an answer.
 
         Empty replies are sampled again once. The reply most similar to all samples (equation 2) comes first,
         because the rollout continues with the first reply.
@@ -163,9 +152,8 @@ class ActionRunner:
                 texts += await self._generate(action, state, again)
         replies = [parse_queries(text) if lists_queries else (parse_final(text),) for text in texts]
         replies = [reply for reply in replies if lists_queries or reply[0]]
-        scores = jcd_scores([" ".join(reply) for reply in replies])
-        order = sorted(range(len(replies)), key=lambda index: -round(scores[index], 9))
-        return [outcome(replies[index]) for index in order]
+        scores = dict(zip(replies, jcd_scores(list(map(" ".join, replies))), strict=True))
+        return sorted(replies, key=lambda reply: -round(scores[reply], 9))
 
     async def _generate(self, action: str, state: PathState, request: GenerateRequest) -> list[str]:
         """Return the samples that have a letter or digit, without citation markers.
