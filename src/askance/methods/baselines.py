@@ -70,7 +70,7 @@ class Single(WritesAnswer):
 
         room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - await count(())
         estimate = partial(estimate_fitting, room=room, count=count)
-        hits = await search_to_fit(search, estimate, self.passages, None)
+        hits = await search_to_fit(search, estimate, self.passages)
         if not self.passages or self.l_max is not None:
             most, prompt_with = len(hits), lambda num: prompt(hits[:num])
             hits = hits[: await num_fitting(run, most, prompt_with, self.max_tokens)]

@@ -164,7 +164,7 @@ class Iterdrag(TokenLimited):
             partial(search_for, query, state.run, why=why),
             partial(self._num_affordable, state),
         )
-        found = await search_to_fit(search, estimate, state.num_passages, None)
+        found = await search_to_fit(search, estimate, state.num_passages)
         state.num_passages = state.num_passages or min(await estimate(found), len(found))
         known = {hit.passage.id for hit in state.hits}
         new = [hit for hit in found[: state.num_passages] if hit.passage.id not in known]

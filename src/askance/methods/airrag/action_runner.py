@@ -90,7 +90,6 @@ class ActionRunner:
             lambda k: search_for(query, self.run, k, "a sub-query is answered"),
             lambda hits: self._num_passages(state, hits, 1),
             passages,
-            None,
         )
         if not hits:
             return [state.with_answer(query, REFUSAL, ())]
