@@ -381,7 +381,7 @@ def test_the_shipped_model_with_tokens_is_another_model(tiny_selfrag, tiny_reade
     assert ReflectionVocabulary.of(models[2]).ids.keys() == set(ALL_TOKENS)
     for model in models[:2]:
         with pytest.raises(
-            MissingAbility, match=r"has none of them: use a Self-RAG model \(bundled:selfrag,"
+            MissingAbility, match=r"lacks all reflection tokens: use a Self-RAG model \(bundled:selfrag,"
         ):
             ReflectionVocabulary.of(model)
     with pytest.raises(ModelSpecError, match=r"'bundled:selfrag' has an adapter already: write bundled:base"):
