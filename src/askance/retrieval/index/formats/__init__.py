@@ -40,6 +40,7 @@ __all__ = [
     "READERS",
     "DocumentRow",
     "Mark",
+    "Rows",
     "UnreadPart",
     "UnreadableFile",
     "extension",
