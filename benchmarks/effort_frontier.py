@@ -26,7 +26,8 @@ from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag
-from askance.training.calibration.by_score import BestValue, calibrate_by_score
+from askance.training.calibration.by_score import ScoreGoal
+from askance.training.calibration.calibrate import Calibration, calibrate
 from benchmarks.independent_paths import (
     ACTIONS,
     HOPS,
@@ -57,7 +58,7 @@ def method_at(level: str) -> Airrag:
     return Airrag(**{**settings, "actions": ACTIONS})
 
 
-def calibrated(world: World, numbers: range, price: float) -> BestValue:
+def calibrated(world: World, numbers: range, price: float) -> Calibration:
     """Return the best `stop_lead`, starting from one that no search reaches: a path has a vote a sample."""
     auto = method_at("auto")
     examples = [
@@ -66,16 +67,8 @@ def calibrated(world: World, numbers: range, price: float) -> BestValue:
         for hops in HOPS
     ]
     engine = engine_of(world, replace(auto, stop_lead=float(auto.rollouts * auto.answer_samples + 1)))
-    return asyncio.run(
-        calibrate_by_score(
-            engine,
-            examples,
-            open_metrics(["exact_match"]),
-            parameter="stop_lead",
-            price=price,
-            max_trials=_TRIALS,
-        )
-    )
+    goal = ScoreGoal(open_metrics(["exact_match"]), price=price)
+    return asyncio.run(calibrate(engine, examples, goal, parameter="stop_lead", max_trials=_TRIALS))
 
 
 def draw(points: dict[str, tuple[float, float, float, float]], file: Path) -> None:
@@ -112,7 +105,9 @@ def main(arguments: list[str] | None = None) -> None:
         stop_lead, tried = method_at("auto").stop_lead, list[tuple[float, float, float]]()
         if not options.preset:
             found = calibrated(world, range(end, end + options.calibration), options.price)
-            stop_lead, tried = found.value, [(row.value, row.score, row.tokens) for row in found.table]
+            assert found.value is not None, "one of the values tried is the best"
+            stop_lead = found.value
+            tried = [(row.value, row.score.mean, row.tokens) for row in found.table if row.score is not None]
             table = [[f"{value:g}", f"{score:.3f}", f"{tokens:,.0f}"] for value, score, tokens in tried]
             print(markdown(["stop_lead", "accuracy on calibration questions", "tokens"], table))
         rows: dict[str, list[Row]] = {}

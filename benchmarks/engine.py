@@ -17,7 +17,8 @@ from askance.core.concurrency import map_concurrent
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
-from askance.models.bundled import BUNDLED_BASE, torch_folder
+from askance.models.bundled import BUNDLED_BASE
+from askance.models.hf.adapter import torch_folder
 from askance.models.hf.load import load_hf, load_parts
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
@@ -31,7 +32,7 @@ REPEATS = 3
 CODE = {"threshold": 4.0, "max_tokens": 64}
 """These parameters lead to about three searches per question. With a lower threshold, the reference model
 alone would take most of an hour."""
-SHORT = {"query_tokens": 64, "answer_tokens": 64, "summary_tokens": 32}
+SHORT = {"max_tokens": 64}
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {} for name in METHODS if not name.endswith("_authors")},
     "selfrag": {"passages": 3, "max_tokens": 64},

@@ -18,7 +18,7 @@ from askance.configuration.build import load_model, open_retriever
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
-from askance.models.bundled import torch_folder
+from askance.models.hf.adapter import torch_folder
 from askance.models.hf.load import as_model, load_parts
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS

@@ -89,7 +89,6 @@ def main(arguments: list[str] | None = None) -> None:
             "vote": (vote, None),
             "rm": (replace(vote, verifier="rm"), model),
             "rm_vote": (replace(vote, verifier="rm_vote"), model),
-            "rm_vote, steps": (replace(vote, verifier="rm_vote", reward_of="steps"), model),
             "rm_vote, in the search": (replace(vote, verifier="rm_vote", reward="rm"), model),
         }
         right = {

@@ -5,7 +5,7 @@ from pathlib import Path
 from gguf import GGUFWriter
 
 from askance.methods.selfrag.tokens import ALL_TOKENS
-from askance.models.llama_cpp.gguf_file import GgufFile
+from askance.models.llama_cpp.packing import GgufFile
 
 _TOKENS, _KINDS, _USER_DEFINED = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", 4
 

@@ -30,8 +30,7 @@ from askance.core.types import (
 )
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.common.search import QueryMode
-from askance.models.bundled import BUNDLED_BASE, torch_folder
-from askance.models.hf import load_hf
+from askance.models.loaders import load_bundled_model
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
@@ -253,7 +252,7 @@ def main() -> None:
         linguistics = RecordedLanguage().linguistics
         raise SystemExit(bool(replay_folder(options.path, linguistics, make_method, options.show)))
     record = json.loads(options.path.read_text(encoding="utf-8"))
-    inner = load_hf(str(torch_folder()), device="cpu", dtype="float32", display_name=BUNDLED_BASE)
+    inner = load_bundled_model("base", device="cpu", dtype="float32")
     language = RecordedLanguage()
     differences = 0
     for run in record["runs"]:

@@ -240,10 +240,8 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
 
 
 def _asked(case: Case, token_ids: Mapping[str, int]) -> QueryContext:
-    engine = RecordedEngine(case, token_ids)
-    run = Run({"answer": engine}, ScriptedRetriever(passages_of(case)), Trace())
-    method = method_of(case)
-    return QueryContext(method, question_of(case), run, fixed_weights=method.fixed_weights)
+    run = Run({"answer": RecordedEngine(case, token_ids)}, ScriptedRetriever(passages_of(case)), Trace())
+    return QueryContext(method_of(case), question_of(case), run)
 
 
 def _hits(case: Case) -> list[Hit]:
@@ -255,9 +253,10 @@ def _text(asked: QueryContext, parts: Sequence[Part]) -> str:
 
 
 def _of_scores(theirs: Case, ours: Mapping[str, float], what: str) -> Iterator[str]:
+    """Compare the scores of a candidate. Theirs are 0 for a judgement that is switched off."""
     names = {"relevance_score": "relevance", "ground_score": "support", "utility_score": "utility"}
     for name, own in {**names, "final_score": "score"}.items():
-        if not _close(ours[own], theirs[name]):
+        if theirs[name] and not _close(ours[own], theirs[name]):
             yield f"{what}, {own}: ours {ours[own]}, theirs {theirs[name]}"
 
 

@@ -27,8 +27,7 @@ from askance.core.types import (
     Turn,
     Want,
 )
-from askance.models.scripted import ScriptedModel
-from askance.models.scripted_replies import VOCABULARY, nonsense_distribution
+from askance.models.scripted import VOCABULARY, ScriptedModel, nonsense_distribution
 
 Json = dict[str, Any]
 _DONE = "data: [DONE]\n\n"

@@ -171,6 +171,7 @@ def method_of(case: Case) -> SelfragAuthors:
     """Return the authors' variant of the method, with the settings of the case."""
     args, driver = case["args"], case.get("driver")
     modes = {"always_retrieve": "always", "no_retrieval": "never"}
+    is_grounded = args.get("use_groundness", args.get("use_grounding"))
     parameters = {
         "form": "short" if driver is None else "long",
         "task": TASKS.get(case.get("task"), "question"),
@@ -178,17 +179,18 @@ def method_of(case: Case) -> SelfragAuthors:
         "threshold": args["threshold"],
         "passages": max(args.get("ndocs", 1), len(passages_of(case)), 1),
         "max_tokens": args["max_new_tokens"],
-        "use_groundness": args.get("use_groundness", args.get("use_grounding")),
-        "use_utility": args["use_utility"],
         "use_seqscore": args["use_seqscore"],
-        "fixed_weights": driver == "main",
+        "fixed_weights": driver == "main" and is_grounded,
         "reject_unsupported": args.get("ignore_cont", False),
         "beam_width": args.get("beam_width", 1),
         "max_segments": args.get("max_depth", 2) - 1,
     }
-    parameters |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
-    if driver == "call_model_beam_batch":
-        parameters["use_seqscore"] = False  # This driver does not pass the option on.
+    if driver != "main":
+        parameters |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
+    parameters |= {} if is_grounded else {"w_sup": 0.0}
+    parameters |= {} if args["use_utility"] else {"w_use": 0.0}
+    if driver in ("main", "call_model_beam_batch"):
+        parameters["use_seqscore"] = False  # These drivers do not pass the options on.
     return SelfragAuthors(**parameters)
 
 

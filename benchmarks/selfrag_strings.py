@@ -18,7 +18,7 @@ from typing import Any
 from askance.core.answers import Answer
 from askance.core.types import Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
-from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Separator, Task, prompt_head
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Task, prompt_head
 from askance.methods.selfrag.tokens import CONTINUE
 from askance.reproductions.selfrag_outputs import (
     alce_answer,
@@ -91,16 +91,16 @@ def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out
         )
         asked = row.get("instruction") or row.get("question") or row["input"]
         known: Task = "choice" if task == "obqa" else TASKS.get(task, "question")
-        ours = _instruction(Question("q", asked), known, form, "short_form" if task == "obqa" else "auto")
+        ours = _instruction(Question("q", asked), known, form)
         return ours, str(out_of(out)).replace(NAMED, getattr(OWN_INSTRUCTIONS, known))
 
     return compared
 
 
-def _instruction(question: Question, task: Task, form: str, separator: Separator = "auto") -> str:
+def _instruction(question: Question, task: Task, form: str) -> str:
     """Return the prompt for a question, without the lines that begin and end every prompt."""
-    asked, known = question_and_separator(question, task, separator, form)
-    return "".join(span.text for span in prompt_head(asked, task, OWN_INSTRUCTIONS, known)[1:-1])
+    text, separator = question_and_separator(question, task, form)
+    return "".join(span.text for span in prompt_head(text, getattr(OWN_INSTRUCTIONS, task), separator)[1:-1])
 
 
 def _arc(stem: str) -> Compared:
@@ -116,7 +116,7 @@ def _arc(stem: str) -> Compared:
 
 
 def _evidences(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
-    spans = prompt_head(args[0]["instruction"], "question", OWN_INSTRUCTIONS, "short_form")
+    spans = prompt_head(args[0]["instruction"], OWN_INSTRUCTIONS.question)
     return "".join(span.text for span in spans), out["prompt"]
 
 

@@ -10,8 +10,7 @@ the decision depends only on the decision's outcome, since prompts, keys and see
 greedy. For any θ, the answer is thus that of `mode=always` if the share is above θ, and that of `mode=never`
 otherwise. The second run is adaptive with θ = 1, which no share exceeds. This run never searches, and its
 traces contain the shares. (Two runs do not suffice for the long form, whose later decisions depend on earlier
-ones. Nor do they suffice for a native model that may write some words before the decision, with
-`scan_tokens`, and continues after these words.)
+ones.)
 
 θ "none" is the hard constraint: search if [Retrieval] is the likeliest of the three tokens. Runs are stored
 in FOLDER/runs, and the same command continues a stopped run. Tables are printed as Markdown,
@@ -42,8 +41,8 @@ from benchmarks.threshold_picture import Curve, picture
 THRESHOLDS = tuple(number / 10 for number in range(11))
 DRAWN = tuple(number / 200 for number in range(201))
 OUTCOMES: Mapping[str, Mapping[str, Setting]] = {
-    "always": {"form": "short", "scan_tokens": 1, "mode": "always"},
-    "never": {"form": "short", "scan_tokens": 1, "mode": "adaptive", "threshold": 1.0},
+    "always": {"form": "short", "mode": "always"},
+    "never": {"form": "short", "mode": "adaptive", "threshold": 1.0},
 }
 DEFAULT_THRESHOLD = 0.2
 

@@ -171,11 +171,11 @@ def few_layers_gguf(few_layers_file):
 @pytest.fixture(scope="session")
 def few_layers(tmp_path_factory):
     """The plain bundled model with few layers by torch."""
-    from askance.models import bundled
     from askance.models.hf import load_hf
+    from askance.models.hf.adapter import torch_folder
     from tests.models.cut import link_first_layers
 
-    folder = link_first_layers(bundled.torch_folder(), tmp_path_factory.mktemp("few") / "model")
+    folder = link_first_layers(torch_folder(), tmp_path_factory.mktemp("few") / "model")
     return load_hf(str(folder), device="cpu", dtype="float32", display_name="bundled:base")
 
 

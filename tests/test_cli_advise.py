@@ -102,7 +102,7 @@ def test_the_folder_holds_questions_runs_a_report_and_settings_that_work(advise,
     config = read_config(file=settings).config
     assert (config.method, config.answer_spec, config.where) == ("single", "scripted", None)
     assert config.index == (tmp_path / "advice" / "index").absolute()
-    assert "# single | 12 | 1.000" in settings.read_text()
+    assert "# single | 1.000 | 1.000–1.000" in settings.read_text()
 
 
 def test_questions_that_fail_a_check_are_counted_by_reason(advise, tmp_path):
@@ -119,7 +119,7 @@ def test_documents_that_are_held_out_answer_no_search(advise, tmp_path):
     advise()
     rows = [json.loads(line) for line in (tmp_path / "advice" / "written.jsonl").read_text().splitlines()[1:]]
     assert len(rows) == 16
-    records = tmp_path / "advice" / "runs" / "questions" / "model" / "single" / "records.jsonl"
+    records = tmp_path / "advice" / "runs" / "single" / "records.jsonl"
     found = {record["kind"]: set() for record in map(json.loads, records.read_text().splitlines())}
     for record in map(json.loads, records.read_text().splitlines()):
         found[record["kind"]].add(record["short"] == "unknown")
@@ -183,7 +183,7 @@ def test_a_folder_inside_the_documents_is_refused(advise, docs):
 
 def test_minutes_that_are_too_few_say_what_continues(advise, tmp_path, monkeypatch):
     advise()  # the questions
-    for folder in (tmp_path / "advice" / "runs" / "questions" / "model").iterdir():
+    for folder in (tmp_path / "advice" / "runs").iterdir():
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()

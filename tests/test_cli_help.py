@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 
 from askance.cli.main import app
-from askance.cli.options import models_by_role, parameters_by_name
+from askance.cli.options import by_name, parameters_by_name
 from askance.configuration.catalogue import DATASETS, DEFAULT_METHOD, METHODS, RETRIEVERS
 from askance.configuration.methods import make_method
 from askance.configuration.presets import open_preset
@@ -102,7 +102,7 @@ def test_every_example_is_a_command_that_there_is(example):
         assert settings.keys() <= {*TRAINING[command.name].__dataclass_fields__}
     else:
         make_method(method, settings)
-    specs = [*models_by_role(options.get("models") or ()).values()] if command.name not in TRAINING else []
+    specs = [*by_name("models", options.get("models") or ()).values()] if command.name not in TRAINING else []
     specs += [options[name] for name in ("encoder", "spec", "citations", "facts") if options.get(name)]
     for spec in specs:
         if command.name != "datasets":

@@ -66,8 +66,7 @@ def test_a_parameter_has_its_default_bounds_and_meaning(run):
     assert "rollouts 1 number of rollouts (int, 1 or more)" in lines
     assert "exploration 2.0 exploration weight of UCT (float, 0 or more)" in lines
     assert "top_p 0.8 probability mass to sample from (float, 0.01 to 1)" in lines
-    assert "early_sa false allow a summary while sub-queries are left (true or false)" in lines
-    assert any(line.startswith("most_passages none most passages if passages is 0") for line in lines)
+    assert any(line.startswith("l_max none maximum number of input tokens") for line in lines)
 
 
 def test_a_misspelt_method_has_a_nearest_one(run):

@@ -20,8 +20,8 @@ from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError, MissingAbility, MissingExtra, ModelFailure
 from askance.core.trace import Committed, Decided, Searched, Trace, Uncited
 from askance.core.types import Hit, Passage
-from askance.methods.airrag.state import PathState
-from askance.methods.airrag.verifiers import FinishedPath, agreement_with
+from askance.methods.airrag.state import Node, PathState
+from askance.methods.airrag.verifiers import agreement_with
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPORT, RELEVANT
@@ -107,9 +107,9 @@ def test_agreement_raises_the_confidence_and_unknown_agreement_counts_as_its_mea
 
 def test_agreement_is_the_share_of_the_samples_with_the_same_words():
     paths = [
-        FinishedPath(PathState(answer="Pisa."), copies=2),
-        FinishedPath(PathState(answer="the Pisa")),
-        FinishedPath(PathState(answer="Bonn")),
+        Node(PathState(answer="Pisa.", votes=2)),
+        Node(PathState(answer="the Pisa")),
+        Node(PathState(answer="Bonn")),
     ]
     assert agreement_with("Pisa", paths) == 0.75
     assert agreement_with("Rome", paths) == 0.0

@@ -37,9 +37,7 @@ _IN_FLIGHT = 16
 _ONE = {
     "passages": PASSAGES,
     "actions": "say,ra,qt,sa",  # nothing can be known by heart, so a direct answer would be a guess
-    "query_tokens": 96,
-    "answer_tokens": 32,
-    "summary_tokens": 32,
+    "max_tokens": 96,
 }
 _TREE = {**_ONE, "rollouts": 8, "samples": 3, "answer_samples": 3}
 SINGLE, DRAGIN, SELFRAG, ITERDRAG = "single", "dragin", "selfrag", "iterdrag"
@@ -51,8 +49,8 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     ITERDRAG: ("iterdrag", {"passages": PASSAGES}),
     ONE: ("airrag", {**_ONE, "verifier": "vote"}),
     TREE: ("airrag", {**_TREE, "verifier": "vote"}),
-    RM: ("airrag", {**_TREE, "verifier": "rm", "reward_of": "steps"}),
-    RM_VOTE: ("airrag", {**_TREE, "verifier": "rm_vote", "reward_of": "steps"}),
+    RM: ("airrag", {**_TREE, "verifier": "rm"}),
+    RM_VOTE: ("airrag", {**_TREE, "verifier": "rm_vote"}),
 }
 """The method and the parameters of each run. `PATHS` has those of `TREE`, apart from the search."""
 REWARD = FeatureSettings(held_out=0.0)

@@ -24,7 +24,8 @@ from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.progress import CalibrationProgress
-from askance.training.calibration.by_score import calibrate_by_score
+from askance.training.calibration.by_score import ScoreGoal
+from askance.training.calibration.calibrate import calibrate
 from recipes.grids import make_runs
 from recipes.known_unknown.study import DOCUMENTS, SEED, SETTINGS
 
@@ -186,11 +187,10 @@ def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[
         shown = CalibrationProgress(err, name, len(examples)) if is_shown else nullcontext(lambda *_: None)
         with shown as progress:
             found = asyncio.run(
-                calibrate_by_score(
+                calibrate(
                     engine,
                     examples,
-                    open_metrics([METRIC]),
-                    max_searches=MAX_SEARCHES,
+                    ScoreGoal(open_metrics([METRIC]), MAX_SEARCHES),
                     max_trials=_TRIALS,
                     in_flight=_IN_FLIGHT,
                     on_progress=progress,

@@ -18,7 +18,7 @@ from typing import Any
 from askance.cli.train import train_shown
 from askance.core.errors import InputError
 from askance.evaluation.datasets import Example
-from askance.models.bundled import READER, torch_folder
+from askance.models.hf.adapter import torch_folder
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from askance.training.reader.settings import ReaderSettings
@@ -141,7 +141,7 @@ def teach(out: Path, size: Size, made: World, base: str = BASE) -> None:
     """
     if (out / "reader").exists():
         return
-    spec = f"hf:{torch_folder(READER)}" if base == BASE else base
+    spec = f"hf:{torch_folder('')}" if base == BASE else base
     check_names(load_base(spec).tokenizer, made)
     apart = make_world(made.seed + 1, size.entities, apart_from=made)
     examples = {

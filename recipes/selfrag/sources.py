@@ -20,7 +20,7 @@ from askance.cli.main import exit_codes
 from askance.cli.options import write_out
 from askance.core.errors import InputError
 from askance.core.records import Field, read_records
-from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, SEPARATORS
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, SEPARATOR
 from askance.retrieval.bm25_analysis import STOP_WORDS
 from askance.terminal.console import err, plain_table
 from askance.training.selfrag.rows import SelfRagRow, json_row
@@ -79,7 +79,7 @@ def read_source(name: str, path: Path, seed: int = 0) -> tuple[tuple[SelfRagRow,
         if reason:
             left_out[reason] += 1
             continue
-        before = f"{instruction}{SEPARATORS['training']}" if instruction else ""
+        before = f"{instruction}{SEPARATOR}" if instruction else ""
         row = SelfRagRow(
             f"{name}_{id}",
             name,

@@ -127,8 +127,8 @@ class Engine:
         retriever = retriever or self.retriever
         if where is not None:
             retriever = filtered_retriever(retriever or NoRetriever(), where)
-        run = self._start(question, trace, retriever)
         try:
+            run = self._start(question, trace, retriever)
             with panics_as(AskanceError):  # a panic inside a call is a ModelFailure or RetrieverFailure
                 if self.rewriter is not None:
                     question = await self.rewriter.rewrite(question, run)
@@ -138,12 +138,14 @@ class Engine:
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
                 message, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
                 trace.add(Failed, error=type(error).__name__, message=message, place=place)
-            self._end(trace)
             raise
-        usage = trace.usage()
-        trace.add(Answered, answer=answer, usage=usage)
-        self._end(trace)
-        return Result(answer, usage, trace)
+        else:
+            usage = trace.usage()
+            trace.add(Answered, answer=answer, usage=usage)
+            return Result(answer, usage, trace)
+        finally:
+            if self.on_end is not None:
+                self.on_end(trace)
 
     async def _supported(self, question: Question, run: Run) -> Answer:
         """Return the method's answer with its confidence, in strict mode without unsupported sentences."""
@@ -157,10 +159,6 @@ class Engine:
         if searches and self.abstaining is not None:
             answer = await self.abstaining.judge(question, answer, run.trace)
         return answer
-
-    def _end(self, trace: Trace) -> None:
-        if self.on_end is not None:
-            self.on_end(trace)
 
     def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
         """Record the question with its configuration, and return the run for the method to use."""

@@ -62,9 +62,6 @@ def test_a_second_search_is_made_only_where_there_is_room_for_more_than_the_firs
     assert searches(l_max=8192) == [100]
     (first, second) = searches(l_max=32768)
     assert first == 100 < second < 500
-    assert searches(l_max=131072, most_passages=150) == [100, 150]
-    assert searches(l_max=131072, most_passages=100) == [100]
-    assert searches(l_max=131072, most_passages=40) == [40]
 
 
 def test_the_table_is_kept(tmp_path, capsys):

@@ -5,7 +5,7 @@ import json
 from benchmarks.reader_quality import is_well_formed, main
 
 from askance.evaluation.run.recorded_run import read_run
-from askance.models.scripted_replies import read_replies
+from askance.models.scripted import read_replies
 
 
 def test_each_model_reads_gold_passages_and_searches_for_its_own(hotpot, sample_index, tmp_path, capsys):

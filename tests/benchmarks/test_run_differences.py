@@ -9,7 +9,7 @@ from benchmarks.run_differences import TOLERANCE, gap, repeated, run_differences
 from askance.configuration.evaluation import open_metrics
 from askance.core.answers import Usage
 from askance.core.trace import Trace, WordSignal
-from askance.evaluation.run.recorded_run import claimed, open_run, read_run
+from askance.evaluation.run.recorded_run import open_run, read_run
 from tests.evaluation.hand_made import record, run_of, settings, written
 from tests.tolerances import near
 
@@ -61,7 +61,7 @@ def traced(folder, value):
     trace, made = Trace(), record(1)
     trace.decide("retrieve", "search", "why", words=(WordSignal("Bonn", value, True),))
     asked = settings([made])
-    with claimed(folder), open_run(folder, asked, [], open_metrics(asked.metrics)) as (writer, _):
+    with open_run(folder, lambda before: asked, [], open_metrics(asked.metrics)) as (writer, _):
         writer.add([(made, trace)])
     return read_run(folder)
 

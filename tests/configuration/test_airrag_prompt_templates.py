@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS
 from askance.configuration.methods import make_method, method_class, reader_prompts
 from askance.configuration.prompts import open_airrag_prompts, prompts_toml, to_toml
-from askance.core.errors import InputError, ParameterError, PromptsError, UnknownName
+from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import DIRECT, Actions
 from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
 from askance.methods.airrag.prompts import PromptBuilder
@@ -121,25 +121,18 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("parameter", "key", "plans", "turns"),
-    [(None, "", 2, 1), (1, "", 1, 1), (0, "", 0, 0), (None, "examples = 1", 1, 1), (2, "examples = 0", 2, 1)],
+    ("key", "plans", "turns"), [("", 2, 1), ("examples = 1", 1, 1), ("examples = 0", 0, 0)]
 )
-def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, parameter, key, plans, turns):
-    method = Airrag(prompts=open_airrag_prompts(written(tmp_path, key + MINE)), examples=parameter)
-    shown = PromptBuilder(model(capabilities={"raw"}), QUESTION, method.prompts, method.num_examples)
+def test_the_examples_of_a_file_are_shown_unless_it_has_a_number(tmp_path, key, plans, turns):
+    template = open_airrag_prompts(written(tmp_path, key + MINE))
+    shown = PromptBuilder(model(capabilities={"raw"}), QUESTION, template)
     assert num_examples(shown.say()) == plans
     assert num_examples(shown.qt((), "")) == turns
-    assert num_examples(shown.sa((), shows_examples=True)) == 0
-    assert (AirragLite(examples=3).num_examples, Airrag().num_examples) == (3, 0)
+    assert num_examples(shown.sa(())) == 0
 
 
 def num_examples(prompt):
     return sum(span.text == "Question: " for span in prompt.parts) - 1
-
-
-def test_more_examples_than_there_are():
-    with pytest.raises(ParameterError, match="examples=4 of method airrag: airrag has 3"):
-        Airrag(examples=4)
 
 
 BAD = [

@@ -242,6 +242,6 @@ def test_effort_rises_from_low_to_high_and_auto_may_stop_earlier(method):
         make_method(method, preset=f"effort/{level}") for level in ("low", "medium", "high", "auto")
     )
     assert low.rollouts < medium.rollouts < high.rollouts
-    assert dataclasses.replace(auto, stop_lead=0.0, wave=high.wave) == high
-    assert auto.stop_lead > 0
+    assert dataclasses.replace(auto, stop_lead=high.stop_lead, wave=high.wave) == high
+    assert 0 < auto.stop_lead < high.stop_lead == high.rollouts * high.answer_samples
     assert make_method(method, {"stop_lead": 3.0}, preset="effort/auto").stop_lead == 3.0

@@ -16,7 +16,7 @@ from askance.core.token_ledger import Budget
 from askance.core.trace import Asked, Trace
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.storage.trace_file import read_trace, write_trace
+from askance.storage.trace_file import read_trace, trace_text, write_file
 from askance.terminal.console import described
 
 
@@ -362,7 +362,7 @@ def test_a_trace_without_configuration_can_be_read_but_not_repeated(project, run
         replace(event, config={}) if isinstance(event, Asked) else event
         for event in read_trace(tmp_path / "project" / "new.jsonl")
     )
-    write_trace(trace, tmp_path / "project" / "other.jsonl")
+    write_file(tmp_path / "project" / "other.jsonl", trace_text(trace))
     assert read_trace(tmp_path / "project" / "other.jsonl")[0].config == {}
     code, _, error = run("ask", "Who?", "--config", "other.jsonl")
     assert code == 2
@@ -414,12 +414,12 @@ def test_objects_stand_wherever_names_do(tmp_path):
 
 
 def test_what_was_an_object_without_a_name_is_told_where_it_is_repeated(tmp_path):
-    from askance.storage.trace_file import write_trace
+    from askance.storage.trace_file import trace_text, write_file
 
     given = {"models": ScriptedModel(), "retriever": ScriptedRetriever([])}
     result = EngineConfig(method=Echo(2), **given).open().ask("Who?")
     path = tmp_path / "t.jsonl"
-    write_trace(result.trace, path)
+    write_file(path, trace_text(result.trace))
     with pytest.raises(ConfigError, match=r"retriever was an object .* give --retriever in its place"):
         read_config(file=path, trust=True)
     named = {"model": "scripted", "index": tmp_path}

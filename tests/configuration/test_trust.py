@@ -21,7 +21,7 @@ from askance.core.trace import Asked, Trace
 from askance.models.bundled import bundled_adapter
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import sealed
-from askance.storage.trace_file import write_trace
+from askance.storage.trace_file import trace_text, write_file
 from tests.serve.served import serving
 
 ATTACK = "subprocess:Popen?args=touch {}&shell=1"
@@ -92,7 +92,7 @@ def test_settings_in_data_name_no_code(payload, tmp_path, source, key, value):
         trace.add(
             Asked, question_id="q", text="Who?", models={}, seed=0, started_at="", config=config, **none
         )
-        write_trace(trace, file)
+        write_file(file, trace_text(trace))
     else:
         file = tmp_path / "settings.json"
         file.write_bytes(sealed(json.dumps({"config": config}).encode()))

@@ -8,7 +8,7 @@ from askance.core.trace import Answered, Searched, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.record import Record, Settings
-from askance.evaluation.run.recorded_run import RecordedRun, claimed, open_run, read_run
+from askance.evaluation.run.recorded_run import RecordedRun, open_run, read_run
 
 
 def record(number, scores=None, **fields):
@@ -89,6 +89,6 @@ def written(folder, records, traces=None, **fields):
     ]
     asked = settings(records, **fields)
     scoring = open_metrics(asked.metrics)
-    with claimed(folder), open_run(folder, asked, examples, scoring) as (writer, _):
+    with open_run(folder, lambda before: asked, examples, scoring) as (writer, _):
         writer.add(list(zip(records, traces or [Trace() for _ in records], strict=True)))
     return read_run(folder)

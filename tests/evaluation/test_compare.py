@@ -23,7 +23,7 @@ def test_a_mean_against_all_possible_resamples(monkeypatch):
     scores = [0.0, 0.5, 1.0]
     means = sorted(sum(drawn) / 3 for drawn in itertools.product(scores, repeat=3))
     monkeypatch.setattr(compare, "_RESAMPLES", 40_000)
-    monkeypatch.setattr(compare, "_CONFIDENCE", 0.8)
+    monkeypatch.setattr(compare, "CONFIDENCE", 0.8)
     found = mean_interval(scores)
     assert found.mean == near(0.5)
     assert found.low == near(means[2])  # the 10th percentile of 27 values: 1/6

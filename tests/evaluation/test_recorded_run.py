@@ -18,8 +18,9 @@ from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
-from askance.storage.durable_files import sealed, unsealed
+from askance.evaluation.run.recorded_run import RECORDS, SETTINGS, TRACES, open_run, read_run
+from askance.evaluation.run.result_file import LOCK
+from askance.storage.durable_files import locked_folder, sealed, unsealed
 from tests.evaluation.hand_made import record, settings
 from tests.storage.test_append_only import disk_with_room_for
 
@@ -46,7 +47,7 @@ def traced(text):
 
 def add(folder, *numbers, examples=EXAMPLES, asked=SETTINGS_OF_4, scoring=SCORING, **how):
     """Open the run, add some questions and give what it held before."""
-    with claimed(folder), open_run(folder, asked, examples, scoring, **how) as (writer, before):
+    with open_run(folder, lambda before: asked, examples, scoring, **how) as (writer, before):
         for number in numbers:
             writer.add([(record(number), traced(f"Bonn {number}"))])
     return [each.id for each in before.records]
@@ -105,7 +106,7 @@ def test_a_trace_without_its_record_is_cut_off(tmp_path):
 
 def test_half_a_character_in_an_error_does_not_spoil_the_run(tmp_path):
     folder = tmp_path / "run"
-    with claimed(folder), open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):
+    with open_run(folder, lambda before: SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):
         writer.add([(record(1, error="ModelFailure: no file a\udcffb"), traced("Bonn \ud800"))])
     assert add(folder, 2) == ["q1"]
     run = read_run(folder)
@@ -118,9 +119,8 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path):
     add(folder, 1)
     size = (folder / TRACES).stat().st_size
     with (
-        pytest.raises(RunFolderError, match=r"can't write to the run .*Finished questions are kept"),
-        claimed(folder),
-        open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _),
+        pytest.raises(RunFolderError, match=r"can't write to the run .*Earlier results are kept"),
+        open_run(folder, lambda before: SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _),
         disk_with_room_for(size + 8),
     ):
         writer.add([(record(2), traced("Bonn 2"))])
@@ -132,7 +132,7 @@ def test_one_writer_at_a_time(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1)
     with (
-        claimed(folder),
+        locked_folder(folder, LOCK),
         pytest.raises(
             RunFolderError, match=r"can't write a run in .*: another process is writing there\. Wait until"
         ),
@@ -210,7 +210,7 @@ def test_a_choice_between_other_options_is_another_question(tmp_path):
     folder = tmp_path / "run"
     asked = Question("q1", "Who built bridge 1?", "choice", ("Bonn", "Köln"))
     examples, chosen = [example(1, question=asked)], record(1, task="choice", options=asked.options)
-    with claimed(folder), open_run(folder, SETTINGS_OF_4, examples, SCORING) as (writer, _):
+    with open_run(folder, lambda before: SETTINGS_OF_4, examples, SCORING) as (writer, _):
         writer.add([(chosen, traced("Bonn"))])
     assert add(folder, examples=examples) == ["q1"]
     changed = example(1, question=replace(asked, options=("Bonn", "Trier")))
@@ -219,7 +219,7 @@ def test_a_choice_between_other_options_is_another_question(tmp_path):
 
 def test_failures_are_asked_again_on_request(tmp_path):
     folder = tmp_path / "run"
-    with claimed(folder), open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):
+    with open_run(folder, lambda before: SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _):
         failed = record(
             2, {"exact_match": 0.0, "f1": 0.0}, error="ModelFailure: no memory", text="", short=""
         )
@@ -286,8 +286,14 @@ def test_a_kill_between_new_scores_and_their_settings_leaves_either_to_go_on_wit
 
 
 def test_a_folder_that_was_made_for_nothing_is_gone_again(tmp_path):
-    with pytest.raises(ZeroDivisionError), claimed(tmp_path / "a" / "b"):
+    def settings_of(before):
         raise ZeroDivisionError
+
+    with (
+        pytest.raises(ZeroDivisionError),
+        open_run(tmp_path / "a" / "b", settings_of, EXAMPLES, SCORING),
+    ):
+        pass
     assert not list(tmp_path.iterdir())
 
 
@@ -385,7 +391,7 @@ def test_a_last_line_whose_break_is_damaged_is_not_taken_for_half_a_line(tmp_pat
     [
         (RECORDS, lambda text: text.replace('"id"', "id", 1), "line 1: Invalid JSON"),
         (RECORDS, lambda text: text.replace('"number": 2', '"number": "two"'), "line 2, field number: "),
-        (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, this"),
+        (SETTINGS, lambda text: text.replace('"schema": 1', '"schema": 7'), "of schema 1, which this"),
         (SETTINGS, lambda text: text.replace("askance-run", "other"), "holds no settings of a run"),
         (RECORDS, lambda text: text + text[: text.index("\n") + 1], "line 3: the question 'q1' is on line 1"),
         (SETTINGS, lambda text: text[:50], "settings.json, line 1: Unterminated string"),

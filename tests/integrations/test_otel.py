@@ -123,7 +123,7 @@ def test_entropies_of_tokens_are_attributes(spans_of):
 
 
 def test_steps_of_a_tree_search_are_spans_with_their_distributions(spans_of):
-    settings = {"mode": "always", "least_utility": 5, "passages": 1}
+    settings = {"mode": "always", "passages": 1}
     spans = spans_of("selfrag", [" Uppsala."] * 20, settings)
     steps = [span.attributes for name, span in spans.items() if name.startswith("expand")]
     assert steps
@@ -268,7 +268,7 @@ def test_the_servers_send_spans_too(run, collector, monkeypatch):
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
 
-    monkeypatch.setattr("askance.serve.server.serve", lambda app, *_: asyncio.run(ask(app)))
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: asyncio.run(ask(server.config.app)))
     assert run("serve", *WORDS, "--port", "0", "--otel")[0] == 0
     assert [span.name for _, span in collector.spans].count("askance") == 1
 

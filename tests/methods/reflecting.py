@@ -12,6 +12,7 @@ from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY_SUPPORTED,
@@ -112,9 +113,13 @@ class Judged:
         return self.selfrag.needs
 
     async def answer(self, question, run):
-        method = self.selfrag
-        head = method.head(question, run) if self.over_tokens else None
-        return await method.answer_with(method.writer(question, run, self.scorer.judge, head), question, run)
+        return await self.selfrag.answer_with(self.writer(question, run), question, run)
+
+    def writer(self, question, run):
+        method, judge = self.selfrag, self.scorer.judge
+        if self.over_tokens:
+            return NativeWriter(method, question, run, judge, method.head(question, run))
+        return SegmentWriter(method, question, run, judge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ class ScriptedScorer:
         return self.relevances(passage) if group == "relevance" else self.supports(said, passage)
 
 
-def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, text_only=False) -> float:
+def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True) -> float:
     """Return equation 4 for a reply, computed independently of the code: by list, token by token.
 
     Args:
@@ -147,12 +152,8 @@ def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, t
     here = [
         {piece: reply.doubts.get(piece, reply.sureness), **reply.beside.get(piece, {})} for piece in pieces
     ]
-    logs = [
-        math.log(probs[piece])
-        for piece, probs in zip(pieces, here, strict=True)
-        if not (text_only and piece in ALL_TOKENS)
-    ]
-    if reply.ends and whole and not text_only:
+    logs = [math.log(probs[piece]) for piece, probs in zip(pieces, here, strict=True)]
+    if reply.ends and whole:
         logs.append(math.log(reply.sureness))
     score = use * math.exp(sum(logs) / len(logs))
     first = here[0]

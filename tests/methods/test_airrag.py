@@ -1,12 +1,14 @@
 """AirRAG on scripted models: its paths, its samples, and models that do not keep to the format."""
 
+from dataclasses import replace
+
 import pytest
 
 from askance.core.errors import ModelFailure, ParameterError
-from askance.core.types import Passage, Question
+from askance.core.types import Question
 from askance.evaluation.metrics.answers import exact_match
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.retrieval.scripted import ScriptedRetriever
+from askance.methods.airrag.prompt_template import OWN, REFUSAL
 from tests.methods.bridge import (
     CREEK,
     MOUTH,
@@ -42,7 +44,7 @@ def test_the_path_of_the_papers_second_case():
 
 def test_a_repeated_follow_up_is_none_and_the_path_sums_up():
     reply = "Which body of water is the bridge on?"
-    result, queries = run(Airrag(followup_qt="always"), model(say="None", qt=QUESTION.text, ra=reply))
+    result, queries = run(Airrag(), model(say="None", qt=QUESTION.text, ra=reply))
     assert queries == [QUESTION.text]
     assert path(result, ends(result)[0]) == ["say", "ra", "qt", "sa"]
     assert [event.text for event in nodes(result).values()][2] == "None"
@@ -71,16 +73,16 @@ def test_without_a_plan_the_question_is_asked_and_a_follow_up_is_sought():
 
 
 @pytest.mark.parametrize(
-    ("followup", "say", "expected"),
+    ("changes", "expected"),
     [
-        ("if_no_plan", f"{WHERE}\n{MOUTH}", ["say", "ra", "qt", "ra", "sa"]),
-        ("always", f"{WHERE}\n{MOUTH}", ["say", "ra", "qt", "ra", "qt", "sa"]),
-        ("if_no_plan", WHERE, ["say", "ra", "qt", "sa"]),
-        ("never", WHERE, ["say", "ra", "sa"]),
+        ({"say": f"{WHERE}\n{MOUTH}"}, ["say", "ra", "qt", "ra", "sa"]),
+        ({"say": f"{WHERE}\n{MOUTH}", "ra": REFUSAL}, ["say", "ra", "qt", "ra", "qt", "sa"]),
+        ({"say": WHERE}, ["say", "ra", "qt", "sa"]),
     ],
+    ids=["after a plan", "after a refusal", "without a plan"],
 )
-def test_when_the_first_rollout_asks_for_a_follow_up(followup, say, expected):
-    result, _ = run(Airrag(followup_qt=followup), model(say=say, qt="None"))
+def test_when_the_first_rollout_asks_for_a_follow_up(changes, expected):
+    result, _ = run(Airrag(), model(qt="None", **changes))
     assert path(result, ends(result)[0]) == expected
 
 
@@ -91,13 +93,6 @@ def test_lite_begins_with_a_retrieval():
     assert path(result, ends(result)[0]) == ["ra", "qt", "ra", "qt", "sa"]
     assert queries == [QUESTION.text, TRANSFORMED]
     assert {key[-1] for key in calls(result)} <= {"ra", "qt", "sa", "verify"}
-
-
-def test_an_early_summary_leaves_queries_unasked():
-    method = Airrag(rollouts=30, early_sa=True)
-    lengths = {len(end.split(".")) for end in ends(run(method)[0]) if "sa" in path(run(method)[0], end)}
-    assert 4 in lengths, "say, ra, sa although a second query waits"
-    assert 4 not in {len(end.split(".")) for end in ends(run(Airrag(rollouts=30))[0])}
 
 
 @pytest.mark.parametrize(
@@ -173,21 +168,9 @@ def test_what_is_sampled_how():
     assert (asked["verify"][0].temperature, asked["verify"][1]) == (0, 1)
 
 
-def test_vote_power_counts_the_share_of_the_samples():
-    def reward(vote_power):
-        varied = Varied(playing(sa="Delaware\nMohawk\nDelaware"))
-        method = Airrag(answer_samples=3, vote_power=vote_power, followup_qt="never", actions=PATHS_ALONE)
-        result, _ = run(method, varied)
-        return nodes(result)[ends(result)[0]].numbers["reward"]
-
-    assert reward(0.0) == near(1.0)
-    assert reward(1.0) == near(2 / 3)
-    assert reward(2.0) == near(4 / 9)
-
-
 def test_worked_examples_stand_in_the_prompts():
     shown = model()
-    run(Airrag(examples=2), shown)
+    run(Airrag(prompts=replace(OWN, examples=2)), shown)
     assert sum("saxophone" in prompt for prompt in shown.prompts) == 3, "SAY, QT and SA"
     plain = model()
     run(Airrag(), plain)
@@ -197,10 +180,6 @@ def test_worked_examples_stand_in_the_prompts():
 def test_an_exhausted_tree_ends_the_search():
     result, _ = run(Airrag(rollouts=1000), model(say=WHERE, qt="None"))
     assert len(ends(result)) < 30
-    again, _ = run(Airrag(rollouts=40, skip_exhausted=False), model(say=WHERE, qt="None"))
-    visits = [event.numbers["visits"] for name, event in nodes(again).items() if name.count(".") == 1]
-    assert sum(visits) == 41, "of each rollout, and of the direct answer beside them"
-    assert len(ends(again)) == len(ends(result)), "a path twice is one candidate"
 
 
 def seen(result):
@@ -224,11 +203,10 @@ def test_the_width_of_a_wave_does_not_change_the_answer():
     assert paths[0] == paths[1] == paths[2]
 
 
-@pytest.mark.parametrize("expansion", ["lazy", "eager"])
 @pytest.mark.parametrize("method", [Airrag, AirragLite])
-def test_visits_and_values_add_up_in_every_tree(method, expansion):
+def test_visits_and_values_add_up_in_every_tree(method):
     for seed in range(4):
-        made = method(rollouts=9, samples=2, answer_samples=2, expansion=expansion)
+        made = method(rollouts=9, samples=2, answer_samples=2)
         found = nodes(run(made, Varied(None), seed=seed)[0])
         for name, event in found.items():
             children = [each for at, each in found.items() if at.rpartition(".")[0] == name]
@@ -238,18 +216,6 @@ def test_visits_and_values_add_up_in_every_tree(method, expansion):
                 assert event.numbers["value"] == near(total)
             elif event.action in ("sa", "da"):
                 assert event.numbers["value"] == near(event.numbers["reward"] * event.numbers["visits"])
-
-
-def test_what_is_found_without_chance_is_not_asked_twice():
-    method = AirragLite(rollouts=12, wave=1, temperature=0.0, top_p=1.0)
-    plain, remembering = model(), model()
-    run(AirragLite(rollouts=12, wave=1), plain)
-    result, _ = run(method, remembering)
-    assert len(remembering.prompts) < len(plain.prompts)
-    asked = [
-        event.prompt for event in result.trace.events if event.type == "generate" and event.key[-1] == "ra"
-    ]
-    assert len(asked) == len(set(asked))
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n", "!", "None", "I cannot help with that.", "1.", "- \n- "])
@@ -301,39 +267,7 @@ def test_a_model_of_raw_text():
 
 
 def test_parameters_are_checked():
-    for parameters in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "votes"}, {"examples": 4}):
+    wrong = {"rollouts": 0, "q_div": 1.5, "l_max": 0, "verifier": "votes", "max_tokens": 1}
+    for parameters in ({name: value} for name, value in wrong.items()):
         with pytest.raises(ParameterError, match=f"parameter {next(iter(parameters))}="):
             Airrag(**parameters)
-
-
-SECOND = "Where does Crum Creek end?"
-
-
-@pytest.mark.parametrize("passages", [1, 2, 0])
-def test_several_queries_in_one_retrieval(passages):
-    listed = f"{TRANSFORMED}\n{SECOND}"
-    one, queries = run(Airrag(passages=passages), model(qt=listed))
-    assert queries == [WHERE, TRANSFORMED, SECOND]
-    result, queries = run(Airrag(passages=passages, multi_query=True), model(qt=listed))
-    assert queries == [WHERE, TRANSFORMED, SECOND, SECOND], "the second stays in the queue"
-    ra = [event for event in result.trace.events if event.type == "generate" and event.key[-1] == "ra"]
-    assert ra[1].prompt.rstrip().count(f"Question: {TRANSFORMED}") == 1
-    assert f"Question: {SECOND}" not in ra[1].prompt, "the first is answered"
-    summary = [event.prompt for event in result.trace.events if event.type == "generate"][-1]
-    assert f"Known: {TRANSFORMED}" in summary
-    searches = sum(event.type == "search" for event in result.trace.events)
-    assert searches == sum(each.outcome == "search" for each in decisions(result))
-    assert path(one, ends(one)[0])[:4] == path(result, ends(result)[0])[:4]
-
-
-def test_passages_of_several_queries_are_fused_by_their_ranks():
-    found = {WHERE: [0], TRANSFORMED: [1, 2], SECOND: [3, 2]}
-    titles = ("Bridge", "First", "Both", "Second")
-
-    shelf = [Passage(str(number), title, "It flows.") for number, title in enumerate(titles)]
-    retriever = ScriptedRetriever({query: [shelf[n] for n in found[query]] for query in found})
-    result, _ = run(Airrag(passages=2, multi_query=True), model(qt=f"{TRANSFORMED}\n{SECOND}"), retriever)
-    shown = [event for event in nodes(result).values() if event.action == "ra"][1].passage
-    assert (shown.passage.title, shown.rank) == ("Both", 1)
-    ra = [event.prompt for event in result.trace.events if event.type == "generate" and event.key[-1] == "ra"]
-    assert [title for title in titles if title in ra[1]] == ["First", "Both"], "two in all"

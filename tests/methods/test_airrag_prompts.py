@@ -33,8 +33,8 @@ RAW = frozenset({"raw", "score"})
 
 
 def showing(model):
-    words = replace(OWN, say_demos=(EXAMPLE,), qt_demos=(EXAMPLE,), sa_demos=(EXAMPLE,))
-    return PromptBuilder(model, QUESTION, words, examples=1)
+    words = replace(OWN, say_demos=(EXAMPLE,), qt_demos=(EXAMPLE,), sa_demos=(EXAMPLE,), examples=1)
+    return PromptBuilder(model, QUESTION, words)
 
 
 PROMPTS = {
@@ -86,13 +86,13 @@ def hostile(text):
     """Return every prompt with `text` wherever outside text goes."""
     question, hits = Question("q", text, options=(text,)), (Hit(Passage("a", text, text), 1.0, 1),)
     pairs = (Demo(text, text),)
-    words = replace(OWN, say_demos=pairs, qt_demos=pairs, sa_demos=pairs)
+    words = replace(OWN, say_demos=pairs, qt_demos=pairs, sa_demos=pairs, examples=1)
     return [
-        lambda model: PromptBuilder(model, question, words, 1).say(),
+        lambda model: PromptBuilder(model, question, words).say(),
         lambda model: PromptBuilder(model, question).da(),
         lambda model: PromptBuilder(model, question).ra(hits, text),
-        lambda model: PromptBuilder(model, question, words, 1).qt(pairs, text),
-        lambda model: PromptBuilder(model, question, words, 1).sa(pairs, hits, shows_examples=True),
+        lambda model: PromptBuilder(model, question, words).qt(pairs, text),
+        lambda model: PromptBuilder(model, question, words).sa(pairs, hits),
         lambda model: PromptBuilder(model, question).verify((Candidate(text, 2, pairs),), hits),
     ]
 
@@ -143,7 +143,7 @@ def test_options_stand_below_the_question():
     [
         (lambda model: showing(model).say(), "Queries:"),
         (lambda model: showing(model).qt((), ""), "Queries:"),
-        (lambda model: showing(model).sa((), shows_examples=True), "Answer:"),
+        (lambda model: showing(model).sa(()), "Answer:"),
     ],
 )
 def test_examples_are_turns_of_a_chat_and_lines_with_the_cue_in_plain_text(make, cue):

@@ -26,33 +26,25 @@ def test_a_plan_is_the_queue_and_without_one_the_question_is():
 
 
 def test_an_answer_leaves_the_queue_and_joins_the_history():
-    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", HITS, is_refused=False)
+    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", HITS)
     assert state.pending == ("two",)
     assert state.history == (Demo("one", "1"),)
 
 
 def test_transformed_queries_take_the_place_of_the_next():
-    state = (
-        PathState()
-        .with_plan(("one", "two", "three"), QUESTION)
-        .with_answer("one", "1", HITS, is_refused=False)
-    )
+    state = PathState().with_plan(("one", "two", "three"), QUESTION).with_answer("one", "1", HITS)
     assert state.with_queries(("2a", "2b")).pending == ("2a", "2b", "three")
     assert state.with_queries(()).pending == ("two", "three")
 
 
 def test_follow_ups_are_the_queue_where_nothing_is_pending():
-    state = PathState().with_plan((), QUESTION).with_answer(QUESTION, "1", HITS, is_refused=False)
+    state = PathState().with_plan((), QUESTION).with_answer(QUESTION, "1", HITS)
     assert state.with_queries(("and then",)).pending == ("and then",)
     assert state.with_queries(()).pending == ()
 
 
 def test_what_was_asked_is_not_asked_again():
-    state = (
-        PathState()
-        .with_plan(("Which creek?",), QUESTION)
-        .with_answer("Which creek?", "x", HITS, is_refused=False)
-    )
+    state = PathState().with_plan(("Which creek?",), QUESTION).with_answer("Which creek?", "x", HITS)
     again = state.with_queries(("which  creek", "which sea?"))
     assert again.pending == ("which sea?",)
     assert again.num_repeats == 0, "it asks something new, too"
@@ -63,17 +55,15 @@ def test_what_was_asked_is_not_asked_again():
 
 def test_two_repeats_on_a_path_end_it():
     state = PathState().with_plan(("a b", "c d", "e f"), QUESTION)
-    state = state.with_answer("a b", "1", HITS, is_refused=False).with_queries(("a b",))
+    state = state.with_answer("a b", "1", HITS).with_queries(("a b",))
     assert Airrag().actions_after(state) == (RA,)
-    state = state.with_answer("c d", "2", HITS, is_refused=False).with_queries(("c d",))
+    state = state.with_answer("c d", "2", HITS).with_queries(("c d",))
     assert Airrag().actions_after(state) == (SA,)
 
 
 def test_passages_stand_once_the_best_of_each_retrieval_first():
     state = PathState().with_plan(("one", "two"), QUESTION)
-    state = state.with_answer("one", "1", HITS, is_refused=False).with_answer(
-        "two", "2", OTHERS, is_refused=False
-    )
+    state = state.with_answer("one", "1", HITS).with_answer("two", "2", OTHERS)
     assert [hit.passage.id for hit in state.hits] == ["a", "c", "b"]
 
 
@@ -83,12 +73,8 @@ def ranked(ids):
 
 @pytest.mark.parametrize("again", ["cdefb", "cb", "bc"])
 def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
-    state = (
-        PathState()
-        .with_plan(("one", "two"), QUESTION)
-        .with_answer("one", "1", ranked("axb"), is_refused=False)
-    )
-    state = state.with_answer("two", "2", ranked(again), is_refused=False)
+    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", ranked("axb"))
+    state = state.with_answer("two", "2", ranked(again))
     places = {hit.passage.id: hit.rank for hit in state.hits}
     assert places["b"] == min(3, again.index("b") + 1)
     assert [hit.rank for hit in state.hits] == sorted(places.values())
@@ -98,7 +84,7 @@ def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
 def test_a_query_that_is_pending_already_is_not_queued_twice():
     state = PathState().with_plan(("one way", "two ways", "Two ways?", "three ways"), QUESTION)
     assert state.pending == ("one way", "two ways", "three ways")
-    state = state.with_answer("one way", "1", HITS, is_refused=False)
+    state = state.with_answer("one way", "1", HITS)
     assert state.with_queries(("THREE ways", "new")).pending == ("THREE ways", "new")
     assert state.with_queries(("new", "three ways?", "New")).pending == ("new", "three ways?")
     assert state.with_queries(("three ways",)).num_repeats == 0, "it has not been answered yet"
@@ -131,7 +117,7 @@ def test_what_gave_nothing_is_replaced_by_a_summary_or_at_the_root_by_a_search()
     assert legal(PathState(), frozenset({SAY})) == (RA,)
     assert legal(PathState(), frozenset({SAY, RA})) == (DA,)
     assert legal(PathState(), frozenset({SAY, RA, DA})) == ()
-    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", HITS, is_refused=False)
+    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", HITS)
     assert legal(state, frozenset({QT})) == (SA,)
     assert legal(state, frozenset({QT, SA})) == ()
 
@@ -141,7 +127,7 @@ def step(state, action, chance):
         return state.with_plan(tuple(f"q{n} {chance.random()}" for n in range(chance.randrange(4))), QUESTION)
     if action == RA:
         query = state.pending[0] if state.pending else QUESTION
-        return state.with_answer(query, "x", HITS, is_refused=chance.random() < 0.3)
+        return state.with_answer(query, "x", HITS)
     if action == QT:
         return state.with_queries(tuple(f"t{chance.random()}" for _ in range(chance.randrange(3))))
     return state.with_final_answer(action, "end")
@@ -151,10 +137,10 @@ FOLLOWS = {"": {SAY}, SAY: {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
 FOLLOWS_LITE = {"": {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
 
 
-@given(st.integers(), st.booleans(), st.booleans())
-def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
+@given(st.integers(), st.booleans())
+def test_every_path_keeps_to_the_table(seed, is_lite):
     chance = random.Random(seed)
-    legal = Airrag(actions=WITHOUT_ANALYSIS if is_lite else ALL, early_sa=early_summary).actions_after
+    legal = Airrag(actions=WITHOUT_ANALYSIS if is_lite else ALL).actions_after
     state = PathState(pending=(QUESTION,) if is_lite else ())
     while state.answer is None:
         actions = legal(state)
@@ -162,7 +148,7 @@ def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
         assert set(actions) <= (FOLLOWS_LITE if is_lite else FOLLOWS)[state.last_action]
         if state.last_action == QT and not state.pending:
             assert actions == (SA,)
-        if state.last_action == RA and state.pending and not early_summary and SA in actions:
+        if state.last_action == RA and state.pending and SA in actions:
             assert QT not in actions
         state = step(state, chance.choice(actions), chance)
     taken = [each.action for each in state.steps]

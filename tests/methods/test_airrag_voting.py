@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from askance.methods.airrag.state import PathState
-from askance.methods.airrag.verifiers import FinishedPath, cluster_answers, emb_scores, jcd_scores, rank_paths
+from askance.methods.airrag.state import Node, PathState
+from askance.methods.airrag.verifiers import best_node, cluster_answers, emb_scores, jcd_scores
 from tests.tolerances import near
 
 RIVERS = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")
@@ -31,7 +31,7 @@ def test_emb_is_the_mean_cosine():
 
 
 def ended(answer, **more):
-    return FinishedPath(PathState(answer=answer), **more)
+    return Node(PathState(answer=answer), **more)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def ended(answer, **more):
     ids=["visits", "reward", "words", "earlier"],
 )
 def test_ties(one, other):
-    assert rank_paths((one, other), (0.5, 0.5 + 1e-12))[0] == 0
-    assert rank_paths((one, other), (0.4, 0.5))[0] == 1
+    assert best_node({one: 0.5, other: 0.5 + 1e-12}) is one
+    assert best_node({one: 0.4, other: 0.5}) is other
 
 
 def test_clusters_are_equal_answers():
-    endings = [ended("The Po"), ended("Arno"), ended("po.")]
-    assert cluster_answers(endings) == [[0, 2], [1]]
+    one, other, again = ended("The Po"), ended("Arno"), ended("po.")
+    assert cluster_answers([one, other, again]) == [[one, again], [other]]

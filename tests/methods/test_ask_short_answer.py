@@ -86,7 +86,7 @@ def test_the_parameter_turns_it_off(method):
 
 @pytest.mark.parametrize("nothing", ["", " ", ".", "\n\nQuestion: next", Reply("\n", ends=False)])
 def test_nothing_is_added_when_nothing_came(nothing):
-    result, _ = run(ClosedBook(short_answer_tokens=1), [" The Arno.", nothing])
+    result, _ = run(ClosedBook(), [" The Arno.", nothing])
     assert (result.answer.text, result.answer.short) == ("The Arno.", "")
     assert keys(result) == ["answer", "elicit"]
 
@@ -117,10 +117,9 @@ def test_how_text_and_phrase_are_joined(written, added):
 
 
 def test_it_is_bounded():
-    result, _ = run(
-        ClosedBook(short_answer_tokens=3), [" The Arno.", Reply(" one two three four", ends=False)]
-    )
-    assert result.answer.text == "The Arno. So the answer is one two three"
+    words = [f"w{number}" for number in range(24)]
+    result, _ = run(ClosedBook(), [" The Arno.", Reply(f" {' '.join(words)}", ends=False)])
+    assert result.answer.text == f"The Arno. So the answer is {' '.join(words[:20])}"
 
 
 @pytest.mark.parametrize(

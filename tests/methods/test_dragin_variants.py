@@ -12,6 +12,7 @@ from askance.ask import Engine, ask
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
+from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap, query_of
 from askance.methods.dragin.method import Dragin
@@ -21,6 +22,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.text.spacy_pipeline import load_linguistics
+from askance.training.calibration.by_searches import SearchesGoal
 from askance.training.calibration.calibrate import calibrate
 from tests.methods.dragins import dragin
 from tests.tolerances import near
@@ -283,14 +285,14 @@ def test_calibration_begins_at_the_default_of_the_trigger():
     model = ScriptedModel(lambda shown, key: Reply(" It is the Aller. So the", {"Aller": 0.3}))
     settings = {"trigger": "token_probability", "query": "question", "max_rounds": 2, "search_first": False}
     engine = Engine(make_method("dragin", settings), {"answer": model}, ScriptedRetriever([FOUND]))
-    work = calibrate(engine, [ASKED], 1.0, max_trials=1)
+    work = calibrate(engine, [Example(ASKED, ())], SearchesGoal(1.0), max_trials=1)
     assert [row.value for row in asyncio.run(work).table] == [0.2]
 
 
 def test_a_trigger_without_a_threshold_can_not_be_calibrated():
     settings = {"trigger": "every_sentence", "query": "question"}
     engine = Engine(make_method("dragin", settings), {"answer": ScriptedModel()}, ScriptedRetriever([FOUND]))
-    work = calibrate(engine, [ASKED], 1.0)
+    work = calibrate(engine, [Example(ASKED, ())], SearchesGoal(1.0))
     with pytest.raises(InputError, match=r"=none .*trigger=every_sentence, .*: compared with no threshold"):
         asyncio.run(work)
 

@@ -126,14 +126,7 @@ def test_a_folder_is_counted_class_by_class(tmp_path, capsys):
     assert f"{case['id']}: answer: ours" in capsys.readouterr().out
 
 
-def test_terms_can_be_switched_off():
-    """This tests the short form; the recorded classes `mixed`, `direct` and `step` test the long one."""
-    for case, ids in cases("short_form"):
-        expected, args = case["expected"], case["args"]
-        if not args["use_groundness"] and "passages" in expected:
-            assert all(each["ground_score"] == 0 for each in expected["passages"])
-            assert differences(case, ids) == []
-    assert "support" not in Selfrag(use_groundness=False).needed_groups
-    assert "support" in Selfrag(use_groundness=False, reject_unsupported=True).needed_groups
-    assert "utility" not in Selfrag(use_utility=False).needed_groups
-    assert "utility" in Selfrag(use_utility=False, least_utility=2).needed_groups
+def test_a_judgement_without_weight_is_not_needed():
+    assert "support" not in Selfrag(w_sup=0).needed_groups
+    assert "support" in Selfrag(w_sup=0, reject_unsupported=True).needed_groups
+    assert "utility" not in Selfrag(w_use=0).needed_groups

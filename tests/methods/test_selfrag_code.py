@@ -190,12 +190,12 @@ def test_options_are_four_for_their_script(options, shown):
 
 def test_terms_are_switched_off():
     reply = lambda place: judged("The Arno.", 0.5, 0.25)  # noqa: E731
-    for method in (code, Selfrag):
+    for method, unfixed in ((code, {"fixed_weights": False}), (Selfrag, {})):
         for form in ("short", "long"):
             parameters = {"mode": "always", "form": form, "use_seqscore": False, "max_segments": 1}
-            ours = run(method(**parameters, use_groundness=False, use_utility=False), reply)[0]
+            ours = run(method(**parameters, w_sup=0, w_use=0, **unfixed), reply)[0]
             assert scores(ours)["0.1"] == near(0.5)
-            assert scores(run(method(**parameters, use_utility=False), reply)[0])["0.1"] == near(0.75)
+            assert scores(run(method(**parameters, w_use=0), reply)[0])["0.1"] == near(0.75)
 
 
 def test_their_script_has_weights_of_its_own_unless_its_function_is_meant():

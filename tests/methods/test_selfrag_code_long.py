@@ -84,7 +84,7 @@ def test_scores_are_multiplied_along_a_path():
     assert (found["0.1.1"], found["0.2.1"]) == near((0.5 * 1.9, 1.2 * 0.9), "left out", "scripted")
     assert candidates(result)["0.1.1"].numbers["step"] == near(1.9, "left out", "scripted")
     assert result.answer.text == "B one. B two."
-    assert run(Selfrag(path_power=0, **LONG), replies)[0].answer.text == "A one. A two."
+    assert run(Selfrag(**LONG), replies)[0].answer.text == "A one. A two."
 
 
 def test_utility_weights_and_sequence_do_not_count():

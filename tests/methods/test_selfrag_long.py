@@ -3,8 +3,6 @@
 import pytest
 
 from askance.core.trace import Generated
-from askance.core.types import Passage, Span
-from askance.methods.selfrag.segments import Path
 from askance.methods.selfrag.tokens import CONTINUE, IRRELEVANT, NO_RETRIEVAL, RELEVANT, RETRIEVAL
 from tests.methods.reflecting import (
     ARNO,
@@ -12,7 +10,6 @@ from tests.methods.reflecting import (
     IN_ARNO,
     IN_PO,
     PO,
-    TIBER,
     cited,
     found,
     native,
@@ -24,7 +21,6 @@ from tests.methods.reflecting import (
 )
 from tests.methods.reflecting_long import (
     ASKS,
-    DECIDE,
     FIRST_A,
     FIRST_P,
     ONE_A,
@@ -61,7 +57,7 @@ def test_each_path_sees_its_own_segments_and_the_passage_at_hand_and_nothing_els
 def test_scores_are_those_of_a_slow_sum():
     last = said("[Utility:1]", grades(u1=0.7, u2=0.1))
     replies = REPLIES | {ONE_P + found(PO) + "[Relevant]Two pp.[Fully supported]": last}
-    method = long(path_power=0.7, w_rel=0.8, w_sup=1.3, w_use=0.4)
+    method = long(w_rel=0.8, w_sup=1.3, w_use=0.4)
     result, _, _ = run(method, native(replies))
     weights = {"rel": 0.8, "sup": 1.3, "util": 0, "whole": False}
     nodes = tried(result)
@@ -77,28 +73,13 @@ def test_scores_are_those_of_a_slow_sum():
     for name, (reply, utility) in second.items():
         score = slow_score(reply, **weights)
         assert nodes[name].numbers["score"] == near(score)
-        assert totals[name] == near((first[name[:3]] + score) / 2**0.7 + 0.4 * utility)
+        assert totals[name] == near((first[name[:3]] + score) / 2 + 0.4 * utility)
     ended = slow_score(said(REPLIES[ONE_P + found(PO)]), **weights | {"whole": True})
     useless = (0.7 * -1 + 0.1 * -0.5) / 0.8
-    assert totals["0.2.2"] == near((first["0.2"] + ended) / 2**0.7 + 0.4 * useless)
+    assert totals["0.2.2"] == near((first["0.2"] + ended) / 2 + 0.4 * useless)
 
 
-@pytest.mark.parametrize(
-    ("power", "scores", "total"),
-    [
-        (0.5, (2.6,), 2.6),
-        (0, (2.6, 2.4, 2.5), 7.5),
-        (1, (2.6, 2.4, 2.5), 2.5),
-        (0.5, (2.0, 2.0), 2 * 2**0.5),
-        (1, (), 0),
-    ],
-)
-def test_the_power_of_the_number_of_segments(power, scores, total):
-    assert Path(scores=scores).score(power) == near(total)
-
-
-@pytest.mark.parametrize(("power", "text"), [(1.0, "One p."), (0.0, "One a. Two.")])
-def test_a_mean_favours_stopping_early(power, text):
+def test_a_mean_favours_stopping_early():
     replies = {
         BARE + found(ARNO): said(ONE_A + RETRIEVAL, {RELEVANT: 0.7, IRRELEVANT: 0.3}),
         BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]",
@@ -107,14 +88,11 @@ def test_a_mean_favours_stopping_early(power, text):
         ),
         ONE_A + found(PO): RETRIEVAL,
     }
-    result, _, _ = run(long(mode="always", path_power=power), native(replies))
-    assert result.answer.text == text
+    result, _, _ = run(long(mode="always"), native(replies))
+    assert result.answer.text == "One p."
 
 
-@pytest.mark.parametrize(
-    ("parameters", "text"), [({}, "One p."), ({"path_power": 0.5}, "One a. Two. Three. Four.")]
-)
-def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does(parameters, text):
+def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does():
     so_far, replies = BARE, {BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]"}
     for each in ("One a.", "Two.", "Three.", "Four."):
         told = f"{each}[No support / Contradictory]"
@@ -122,8 +100,8 @@ def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does
         replies[so_far + found(ARNO)] = said(f"[Relevant]{told}{end}", supported(0.05, 0.1, 0.8))
         replies.setdefault(so_far + found(PO), RETRIEVAL)
         so_far = told
-    result, _, _ = run(long(mode="always", w_use=0, **parameters), native(replies))
-    assert result.answer.text == text
+    result, _, _ = run(long(mode="always", w_use=0), native(replies))
+    assert result.answer.text == "One p."
 
 
 @pytest.mark.parametrize(("w_use", "text"), [(0.0, "The Po."), (1.0, "The Arno.")])
@@ -226,67 +204,3 @@ def test_a_first_word_before_the_decision_is_kept_and_no_part_of_the_query():
     assert result.answer.text == "Well, then One."
     assert cited(result.answer) == [(1, "a", "One.")]
     assert tried(result)["0.1"].text == "One."
-
-
-def test_one_search_for_all_segments():
-    result, _, queries = run(long(mode="always", retrieval="static", w_use=0), native(REPLIES))
-    assert queries == [ASKS]
-    assert [each.outcome for each in result.trace.decisions[:-1]] == ["search", "reuse", "reuse"]
-    assert result.answer.text == "One a. Two aa."
-
-
-def test_one_search_where_two_paths_would_make_the_first_side_by_side():
-    replies = {
-        "### Response:\n": said(NO_RETRIEVAL, {NO_RETRIEVAL: 1.0}),
-        BARE + NO_RETRIEVAL: "One.[Retrieval]",
-        f"One.{found(ARNO)}": "[Relevant]Two.[No Retrieval]",
-        f"One.{found(PO)}": "[Irrelevant]Deux.[No Retrieval]",
-        "]Two.[No Retrieval]": "Three.[Retrieval]",
-        "]Deux.[No Retrieval]": "Trois.[Retrieval]",
-        IN_ARNO: "[Relevant]Last.[Utility:5]",
-        IN_PO: "[Relevant]Ultime.[Utility:5]",
-    }
-    _, _, queries = run(long(retrieval="static"), native(replies))
-    assert queries == [ASKS]
-
-
-def test_earlier_passages_stay_where_they_may():
-    replies = REPLIES | {IN_ARNO: FIRST_A, found(ARNO) + ONE_A + found(PO): "[Relevant]Two.[Utility:5]"}
-    search_passages = {ASKS: [ARNO], f"{ASKS} One a.": [PO]}
-    _, prompts, _ = run(long(evidence="keep_all"), native(replies), search_passages)
-    assert prompts[-1] == BARE + found(ARNO) + ONE_A + found(PO)
-    _, prompts, _ = run(long(), native(replies), search_passages)
-    assert prompts[-1] == f"{BARE}[Retrieval]{ONE_A}{found(PO)}"
-
-
-def test_a_full_window_drops_the_oldest_passage():
-    first, second, third = (f"[Relevant]{word}.[Fully supported]" for word in ("One", "Two", "Three"))
-    replies = {
-        IN_ARNO: first + RETRIEVAL,
-        IN_PO: second + RETRIEVAL,
-        f"{found(TIBER)}": third + "[Utility:5]",
-    }
-    search_passages = {ASKS: [ARNO], f"{ASKS} One.": [PO], f"{ASKS} Two.": [TIBER]}
-    method, kept = long(mode="always", evidence="keep_all", max_tokens=4), BARE + found(ARNO) + first
-    roomy = native(replies)
-    result, prompts, _ = run(method, roomy, search_passages)
-    whole = kept + found(PO) + second + found(TIBER)
-    assert prompts[-1] == whole
-    assert "drop" not in [each.outcome for each in result.trace.decisions]
-    small = native(replies, context_tokens=len(roomy.tokenize([Span(whole)])) + 3)
-    result, prompts, _ = run(method, small, search_passages)
-    assert prompts[-1] == f"{BARE}[Retrieval]{first}{found(PO)}{second}{found(TIBER)}"
-    dropped = [each for each in result.trace.decisions if each.outcome == "drop"]
-    assert [each.why for each in dropped] == ["the window has no room for the oldest passage"]
-    assert result.answer.text == "One. Two. Three."
-    assert [each[:2] for each in cited(result.answer)] == [(1, "a"), (2, "p"), (3, "t")]
-
-
-def test_the_passage_in_use_is_not_dropped_for_itself():
-    passage = Passage("l", "Long", "word " * 50)
-    replies = {"### Response:\n": DECIDE, "</paragraph>": ONE_A + CONTINUE, CONTINUE: "More.[Utility:5]"}
-    model = native(replies, context_tokens=60)
-    result, prompts, _ = run(long(evidence="keep_all", max_tokens=6), model, (passage,))
-    assert "drop" not in [each.outcome for each in result.trace.decisions]
-    assert prompts[-1].count("<paragraph>") == 1
-    assert [each.outcome for each in result.trace.decisions].count("cut") == 2

@@ -7,11 +7,11 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
-from askance.methods.selfrag.segments import Path, Segment
-from askance.methods.selfrag.segments import cite_passages as cited_text
+from askance.methods.selfrag.segments import Path, Segment, cite_passages
 from askance.methods.selfrag.tokens import ALL_TOKENS, FULLY_SUPPORTED, IRRELEVANT, RELEVANT, UTILITIES
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.support import citations_of
 from tests.methods.reflecting import (
     ARNO,
     IN_ARNO,
@@ -38,27 +38,27 @@ from tests.tolerances import near
 
 def segments(*pieces):
     """Return a path of (text, action, passage, labels)."""
-    path = Path()
-    for number, (text, action, passage, *labels) in enumerate(pieces, start=1):
+    written = []
+    for text, action, passage, *labels in pieces:
         hit = (
             None if passage is None else next(iter(asyncio.run(ScriptedRetriever([passage]).search("x", 1))))
         )
-        path = path.extend_with(Segment(text, action, hit, labels=frozenset(labels)), number)
-    return path
+        written.append(Segment(text, action, hit, labels=frozenset(labels)))
+    return Path(tuple(written))
 
 
-@pytest.mark.parametrize(
-    ("which", "sentences"),
-    [
-        ("each_sentence", [(1, "a", "It is long."), (1, "a", "It is old.")]),
-        ("last_sentence", [(1, "a", "It is old.")]),
-    ],
-)
-def test_sentences_of_a_segment_cite_its_passage(which, sentences):
+def cited_text(path):
+    """Return the answer, and the citation of each of its sentences."""
+    text, sentences = cite_passages(path)
+    return text, citations_of(sentences)
+
+
+def test_sentences_of_a_segment_cite_its_passage():
     text, citations = cited_text(
-        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY_SUPPORTED)), which
+        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY_SUPPORTED))
     )
-    assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == sentences
+    sentences = [(each.number, each.passage.id, text[each.start : each.end]) for each in citations]
+    assert sentences == [(1, "a", "It is long."), (1, "a", "It is old.")]
 
 
 def test_numbers_are_those_of_the_passages_in_order():
@@ -72,7 +72,7 @@ def test_numbers_are_those_of_the_passages_in_order():
         (" Six.", "retrieve", TIBER, RELEVANT, "[No support / Contradictory]"),
         (" Seven.", "retrieve", PO, RELEVANT, "[Partially supported]"),
     )
-    text, citations = cited_text(path, "each_sentence")
+    text, citations = cited_text(path)
     assert text == "In short: One. Two. Three. Four. Five. Six. Seven."
     shown = [(each.number, each.passage.id, text[each.start : each.end]) for each in citations]
     assert shown == [(1, "p", "One."), (2, "a", "Four."), (2, "a", "Five."), (1, "p", "Seven.")]

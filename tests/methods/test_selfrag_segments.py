@@ -233,17 +233,3 @@ def test_going_on_may_be_rejected_too():
     assert prompts[2:] == [BARE + found(ARNO) + ONE_A + CONTINUE, f"{BARE}[Retrieval]{ONE_A}[No Retrieval]"]
     assert result.answer.text == "One a. Enough."
     assert list(tried(result)) == ["0.1", "0.1.1", "0.1.2"]
-
-
-def test_an_answer_of_a_low_grade_is_none_whoever_gave_it():
-    best = said("[Relevant]The Arno.[Utility:2]", {RELEVANT: 0.9, IRRELEVANT: 0.1})
-    replies = {IN_ARNO: best, IN_PO: said(ONE_P, {RELEVANT: 0.6, IRRELEVANT: 0.4}), ONE_P: "[Utility:4]"}
-    result, _, _ = run(long(mode="always", least_utility=3), native(replies))
-    assert tried(result)["0.1"].rejected == "its utility is 2, less than 3"
-    assert result.answer.text == "One p."
-    replies |= {IN_ARNO: said(ONE_A, sureness=0.9), ONE_A: "[Utility:4]", ONE_P: "[Utility:1]"}
-    result, _, _ = run(long(mode="always", least_utility=3, w_use=0), native(replies))
-    assert result.trace.decisions[-1].numbers.keys() == {"0.1"}
-    replies |= {ONE_A: "[Utility:1]"}
-    result, _, _ = run(long(mode="always", least_utility=3, w_use=0), native(replies))
-    assert result.trace.decisions[-1].numbers.keys() == {"0.1", "0.2"}, "better than no answer"

@@ -15,6 +15,7 @@ from askance.core.trace import Generated, ScoredOptions, Trace
 from askance.core.types import Hit, Passage
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
     CONTINUE,
@@ -99,7 +100,7 @@ def test_a_segment_without_room_leaves_others_the_judgement_of_their_passage():
     """Its call fails while both wait for the judgement."""
     model = ScriptedModel(lambda prompt, key: NoRoom("full") if key[0] == "a" else " It is so.")
     run, hit = Run({"answer": model}, ScriptedRetriever([]), Trace(None)), Hit(PASSAGES[0], 1.0, 1)
-    writer = Selfrag().writer(QUESTION, run, Unhurried().judge, None)
+    writer = SegmentWriter(Selfrag(), QUESTION, run, Unhurried().judge)
 
     async def written(*keys):
         work = (writer.write(Path(), "retrieve", hit, key=(key,), whole=False) for key in keys)
@@ -111,29 +112,6 @@ def test_a_segment_without_room_leaves_others_the_judgement_of_their_passage():
     segments = asyncio.run(in_two_steps())
     assert [each.text for each in segments] == ["", "It is so.", "", "It is so."]
     assert [each.labels for each in segments] == [set(), {RELEVANT}, set(), {RELEVANT}]
-
-
-def test_an_empty_segment_is_not_judged_by_its_passage():
-    """The end of an answer states nothing that an irrelevant passage could spoil."""
-
-    def reply(prompt, key):
-        return "" if "It is so." in prompt else " It is so. More"
-
-    scorer = ScriptedScorer(
-        relevances=lambda passage: (
-            {RELEVANT: 1.0, IRRELEVANT: 0.0} if passage == "Text 0." else {RELEVANT: 0.0, IRRELEVANT: 1.0}
-        )
-    )
-    method = Selfrag(
-        form="long",
-        mode="always",
-        max_segments=2,
-        prompts=PLAIN,
-        ask_short_answer=False,
-        reject_irrelevant=True,
-    )
-    steps = tried(asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:2]))
-    assert (steps["0.2"].rejected, steps["0.1.2"].rejected) == ("its passage is irrelevant", "")
 
 
 def test_judgements_read_the_answer_as_it_was_written():
@@ -165,7 +143,7 @@ class FullSearch(Judged):
     """A long form without bounds: every segment is judged at once."""
 
     async def answer(self, question, run):
-        writer = self.selfrag.writer(question, run, self.scorer.judge, None)
+        writer = self.writer(question, run)
         bounded = writer.write
 
         async def write(path, action, hit, *, key, whole):
@@ -181,16 +159,11 @@ PARAMETERS = st.fixed_dictionaries(
         "mode": st.sampled_from(["always", "adaptive"]),
         "beam_width": st.integers(1, 3),
         "max_segments": st.integers(1, 4),
-        "path_power": st.sampled_from([0.0, 0.5, 1.0]),
         "use_seqscore": st.booleans(),
         "w_rel": st.sampled_from([0.0, 1.0]),
         "w_sup": st.sampled_from([0.0, 0.3, 1.0, 2.0]),
-        "use_groundness": st.booleans(),
-        "use_utility": st.booleans(),
-        "least_utility": st.sampled_from([1, 3]),
-        "reject_irrelevant": st.booleans(),
+        "w_use": st.sampled_from([0.0, 0.5]),
         "reject_unsupported": st.booleans(),
-        "retrieval": st.sampled_from(["dynamic", "static"]),
     }
 )
 

@@ -126,11 +126,11 @@ def num_shown(model):
 
 
 def test_single_shows_as_many_passages_as_one_call_has_room_for():
-    same = [Passage(str(n), "Arno", "The Arno flows through Pisa into the sea.") for n in range(60)]
+    same = [Passage(str(n), "Arno", "The Arno flows through Pisa into the sea.") for n in range(40)]
     shown = {}
     for l_max in (60, 200, 400, 800, 2000):
         model = ScriptedModel([" So the answer is Pisa."], context_tokens=32_000)
-        result = run(Single(passages=0, most_passages=40, prompts=BARE, l_max=l_max), model, same)
+        result = run(Single(passages=0, prompts=BARE, l_max=l_max), model, same)
         shown[l_max] = num_shown(model)
         assert num_read(result) <= l_max
         if shown[l_max] < 40:

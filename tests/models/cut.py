@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock
 from gguf import GGUFWriter
 
-from askance.models.llama_cpp.gguf_file import GgufFile
+from askance.models.llama_cpp.packing import GgufFile
 
 NUM_LAYERS = 4
 

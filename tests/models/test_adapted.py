@@ -9,9 +9,8 @@ from tests.models.tiny import save_adapter, save_tiny, sentencepiece_tokenizer
 
 from askance.configuration.build import load_model
 from askance.core.errors import InputError, ModelSpecError
-from askance.models.hf.adapter import merge, open_adapter
+from askance.models.hf.adapter import load_adapted, merge, open_adapter
 from askance.models.hf.load import load_parts
-from askance.models.loaders import load_adapted
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +97,9 @@ def test_what_is_no_adapter(llama_folder, tmp_path):
 def test_rounding_comes_last(adapter, llama_folder):
     """A base in float32 files is recognised and merged in float32, regardless of the requested precision."""
     exact = merged_by_hand(adapter, llama_folder)
-    rounded = weights(load_adapted(adapter, dtype="bfloat16", display_name="x"))
+    rounded = weights(load_adapted(str(adapter), dtype="bfloat16", display_name="x"))
     assert same(rounded, {name: weight.bfloat16() for name, weight in exact.items()})
-    assert same(weights(load_adapted(adapter, dtype="stored", display_name="x")), exact)
+    assert same(weights(load_adapted(str(adapter), dtype="stored", display_name="x")), exact)
 
 
 def test_a_base_in_half_precision_files(llama_folder, tmp_path):

@@ -17,7 +17,8 @@ from askance.configuration.build import load_model
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
-from askance.models.bundled import cache_folder, torch_folder
+from askance.models.bundled import cache_folder
+from askance.models.hf.adapter import torch_folder
 from askance.models.loaders import load_bundled_model as load
 
 
@@ -167,12 +168,13 @@ import os, signal, sys
 from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 from askance.models import bundled
+from askance.models.hf.adapter import torch_folder
 
 sys.path.insert(0, {str(tmp_path)!r})
-bundled._PACKAGE = "tiny_llm"
+bundled._PACKAGE, bundled.READER = "tiny_llm", Path({str(tiny_reader)!r})
 # The model is written at that point, but not its tokenizer.
 PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-bundled.torch_folder(Path({str(tiny_reader)!r}))
+torch_folder("")
 """
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -180,7 +182,7 @@ bundled.torch_folder(Path({str(tiny_reader)!r}))
     assert (partial / "model.safetensors").is_file()
     target = partial.with_suffix("")
     assert not target.exists()
-    folder = torch_folder(tiny_reader)
+    folder = torch_folder("")
     assert folder == target
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
     assert not partial.exists()

@@ -17,8 +17,8 @@ from filelock import FileLock
 
 from askance.core.errors import ModelSpecError
 from askance.core.notes import noted, shown_by
-from askance.models import converting
-from askance.models.converting import convert_once
+from askance.models import bundled
+from askance.models.bundled import convert_once
 
 
 def write(folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_two_processes_convert_once(tmp_path):
     code = f"""
 import time
 from pathlib import Path
-from askance.models.converting import convert_once
+from askance.models.bundled import convert_once
 
 def write(folder):
     with open({str(tmp_path / "log")!r}, "a") as log:
@@ -74,7 +74,7 @@ def test_a_killed_conversion_is_begun_anew(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from askance.models.converting import convert_once
+from askance.models.bundled import convert_once
 
 def write(folder):
     (folder / "weights").write_text("ha")
@@ -140,17 +140,12 @@ def test_a_disk_without_room(tmp_path, monkeypatch, error, reason):
 @pytest.fixture
 def read_only(tmp_path, monkeypatch):
     """Return a read-only folder, and the folder for temporary files that replaces it."""
-    folder, temporary, mkdir = tmp_path / "cache", tmp_path / "temporary", Path.mkdir
+    folder, temporary = tmp_path / "cache", tmp_path / "temporary"
+    (folder / "models").mkdir(parents=True)
     temporary.mkdir()
-
-    def refuse(path, *arguments, **named):
-        if path.is_relative_to(folder):
-            raise OSError(errno.EROFS, "Read-only file system")
-        mkdir(path, *arguments, **named)
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: not path.is_relative_to(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(converting, "_temporary_folder", cache(converting._temporary_folder.__wrapped__))
+    monkeypatch.setattr(bundled, "_temporary_folder", cache(bundled._temporary_folder.__wrapped__))
     return folder, temporary
 
 
@@ -165,22 +160,17 @@ def test_a_read_only_cache_is_replaced_for_this_process(read_only):
     assert (made / "weights").read_text() == "whole"
     ((name, text),) = notes
     assert name == "cache"
-    assert f"{str(folder / 'models')!r} can't be written (Read-only file system)" in text
+    assert f"{str(folder / 'models')!r} can't be written: the weights are converted into" in text
     assert "name another folder in the environment variable ASKANCE_CACHE" in text
 
 
 def test_what_replaced_the_cache_goes_with_the_process(tmp_path):
     code = f"""
-import errno
+import os
 from pathlib import Path
-from askance.models.converting import convert_once
+from askance.models.bundled import convert_once
 
-mkdir = Path.mkdir
-def refuse(path, *arguments, **named):
-    if path.is_relative_to({str(tmp_path / "cache")!r}):
-        raise OSError(errno.EACCES, "Permission denied")
-    mkdir(path, *arguments, **named)
-Path.mkdir = refuse
+os.access = lambda path, mode: False
 print(convert_once(Path({str(tmp_path / "cache" / "tiny")!r}), lambda folder: (folder / "a").touch()))
 """
     (tmp_path / "temporary").mkdir()
@@ -196,6 +186,9 @@ print(convert_once(Path({str(tmp_path / "cache" / "tiny")!r}), lambda folder: (f
 
 
 def test_neither_the_cache_nor_the_temporary_folder_can_be_written(read_only, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(read_only[1] / "nowhere"))
-    with pytest.raises(ModelSpecError, match=r"Read-only file system.*No such file or dir.*ASKANCE_CACHE"):
+    def nowhere(**_):
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", nowhere)
+    with pytest.raises(ModelSpecError, match=r"can't be written: No usable temporary.*ASKANCE_CACHE"):
         convert_once(read_only[0] / "tiny", write)

@@ -85,7 +85,7 @@ class Fixed:
     def take(self, fed, num_cached):
         self.num_cached = num_cached
         self.logits.append(fed.logits[-1].logits)
-        self.rows += fed.attention
+        self.rows += [] if fed.attention is None else [fed.attention]
         if not self.more:
             return False
         self.ids.append(self.more.pop(0))

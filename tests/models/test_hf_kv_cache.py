@@ -38,21 +38,18 @@ def test_each_text_has_its_own_cells(pool):
 def test_what_texts_share_is_there_until_the_last_has_left(pool):
     first = pool.allocate(40)
     write(pool, first, 1)
-    block = first.slice(0, 16)
+    block = first.prefix(16)
     del first
-    second = pool.allocate(60).with_prefix([(block, 16)])
+    second = pool.allocate(60).with_prefix(block, 16)
     assert (len(second.indices), second.indices[:16]) == (60, block.indices)
     del block
     write(pool, pool.allocate(2000), 9)
-    assert numbers(pool, second.slice(0, 16)) == {1}
+    assert numbers(pool, second.prefix(16)) == {1}
 
 
 def test_a_part_of_a_block_may_be_shared(pool):
     block = pool.allocate(16)
-    assert pool.allocate(20).with_prefix([(block, 16), (block, 3)]).indices[:19] == [
-        *block.indices,
-        *block.indices[:3],
-    ]
+    assert pool.allocate(20).with_prefix(block, 3).indices[:3] == block.indices[:3]
 
 
 def test_memory_goes_when_nobody_uses_any(pool):

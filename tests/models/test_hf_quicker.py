@@ -4,11 +4,10 @@ import json
 
 import pytest
 import torch
-from tests.models.tiny import save_adapter, save_tiny_gguf
+from tests.models.tiny import save_tiny_gguf
 
 from askance.core.notes import noted
-from askance.models import loaders
-from askance.models.hf import load_hf
+from askance.models.hf import adapter, load_hf
 
 ASK = ("ask", "The cat?", "--method", "closed_book", "--set", "max_tokens=2", "--prompts", "plain")
 
@@ -28,11 +27,11 @@ def told(monkeypatch):
     """Return a function that loads a model by name and options on a device, and returns the notes."""
 
     def told(name, options=None, place="cpu"):
-        for module, loader in (("hf", "load_hf"), ("loaders", "load_adapted")):
-            monkeypatch.setattr(f"askance.models.{module}.{loader}", lambda *_, **__: Placed(place))
+        for loader in ("load_hf", "load_adapted"):
+            monkeypatch.setattr(adapter, loader, lambda *_, **__: Placed(place))
         notes = []
         with noted(lambda kind, text: notes.append((kind, text))):
-            loaders.load_hf_model(name, **options or {})
+            adapter.load_hf_model(name, **options or {})
         return notes
 
     return told
@@ -42,19 +41,12 @@ def test_a_gguf_file_is_named_as_it_is(told):
     ((kind, text),) = told("some/model.gguf")
     assert kind == "quicker"
     assert "use gguf:some/model.gguf, or" in text
-    ((_, text),) = told("some/model.gguf", {"adapter": "mine"})
-    assert "use gguf:some/model.gguf?adapter=mine, or" in text
 
 
-def test_a_folder_needs_a_gguf_file_of_the_same_model(told, llama_folder, tmp_path):
+def test_a_folder_needs_a_gguf_file_of_the_same_model(told, llama_folder):
     ((_, text),) = told(str(llama_folder))
     assert f"Model 'hf:{llama_folder}'" in text
     assert "use gguf:FILE with a GGUF file of the same model, or" in text
-    ((_, text),) = told("owner/name", {"adapter": "mine"})
-    assert "use gguf:FILE?adapter=mine with a GGUF file of its base, or" in text
-    adapter = save_adapter(tmp_path, str(llama_folder), base_spec="hf:tiny-llama")
-    ((_, text),) = told(str(adapter))
-    assert f"use gguf:FILE?adapter={adapter} with a GGUF file of its base, or" in text
 
 
 @pytest.mark.parametrize(
@@ -66,7 +58,7 @@ def test_nothing_is_said_on_a_gpu_or_where_the_cpu_was_asked_for(told, place, op
 
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_the_screen_says_it_once_and_beside_the_answer(run, tmp_path, monkeypatch, is_installed):
-    monkeypatch.setattr(loaders, "find_spec", lambda package: is_installed)
+    monkeypatch.setattr(adapter, "find_spec", lambda package: is_installed)
     file, trace = save_tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "trace.jsonl"
     code, out, err = run(*ASK, "--model", f"hf:{file}", "--trace", trace, "--json")
     assert code == 0, err
@@ -86,6 +78,6 @@ def test_the_screen_says_nothing_of_other_models(run, tmp_path, llama_folder):
 
 def test_a_program_that_loads_a_model_reads_nothing(llama_folder, capfd, recwarn):
     load_hf(str(llama_folder))
-    loaders.load_hf_model(str(llama_folder))
+    adapter.load_hf_model(str(llama_folder))
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list

@@ -15,8 +15,8 @@ from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import install_line
 from askance.core.types import Raw, Span, untrusted
 from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, RETRIEVAL, ReflectionVocabulary
+from askance.models.hf import load as reading
 from askance.models.hf import load_hf
-from askance.models.hf import sentencepiece as reading
 from askance.models.hf.load import load_parts, save_parts
 
 

@@ -10,7 +10,7 @@ from askance.core.errors import InputError
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import load_parts
 from askance.models.local.encoding import chat_template_digest
-from askance.models.local.reader_note import ReaderNote, read_note, write_note
+from askance.models.local.model_files import ReaderNote, read_note, write_note
 
 NOTE = ReaderNote(
     format=1,

@@ -9,7 +9,7 @@ import pytest
 PAGES = """
 import resource
 import numpy as np
-from askance.models.hf.memory import keep_freed_memory
+from askance.models.hf.load import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -19,7 +19,7 @@ from askance.models.openai import connection
 from askance.models.openai.errors import retry_after_seconds
 from askance.models.openai.events import MAX_TOKENS, ReportedUsage, read_event
 from askance.models.scripted import ScriptedModel
-from askance.storage.trace_file import read_trace, write_trace
+from askance.storage.trace_file import read_trace, trace_text, write_file
 
 HUGE, DIGITS = 10**400, "9" * 5000
 """A number that exceeds the range of floats, and one with more digits than Python parses."""
@@ -65,7 +65,7 @@ def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
         result = Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
         generated = next(entry for entry in result.trace.events if entry.type == "generate")
         assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
-        write_trace(result.trace, tmp_path / "trace.jsonl")
+        write_file(tmp_path / "trace.jsonl", trace_text(result.trace))
         assert read_trace(tmp_path / "trace.jsonl")
 
 
@@ -217,32 +217,11 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
         assert KEY not in str(raised.value)
 
 
-def test_a_redirect_within_the_server_is_followed(server):
-    server.faults.append(Fault(307, headers={"Location": "/v1/again/completions"}, body=""))
-    (written,) = write(model_of(server))
-    assert written.text == " It is Bonn. So"
-    first, second = server.requests
-    assert first.body == second.body
-
-
-def test_nothing_is_read_of_what_a_redirect_holds(server):
-    """A compressed body may have any size."""
+def test_a_redirect_within_the_server_names_the_address(server):
+    """A compressed body, which may have any size, is not read."""
     bomb = {"Location": "/v1/again/completions", "Content-Encoding": "gzip"}
     server.faults.append(Fault(307, headers=bomb, body="this is no gzip"))
-    (written,) = write(model_of(server))
-    assert written.text == " It is Bonn. So"
-
-
-def test_redirects_in_a_circle_are_followed_so_far_and_no_farther(server):
-    server.faults += [Fault(307, headers={"Location": "/v1/completions"}, body="")] * 30
-    with pytest.raises(ModelUnavailable, match="more than 20 redirects"):
-        write(model_of(server))
-    assert len(server.requests) == 20
-
-
-def test_a_redirect_that_would_lose_the_prompt(server):
-    server.faults.append(Fault(303, headers={"Location": "/v1/elsewhere"}, body=""))
-    with pytest.raises(ModelSpecError, match="redirects to"):
+    with pytest.raises(ModelSpecError, match=r"redirects to .*/v1/again/completions"):
         write(model_of(server))
     assert len(server.requests) == 1
 

@@ -9,8 +9,7 @@ from tests.tolerances import near
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
-from askance.models.scripted import Reply, ScriptedModel
-from askance.models.scripted_replies import read_replies
+from askance.models.scripted import Reply, ScriptedModel, read_replies
 
 PROMPT = Raw((Span("Where?"),))
 TOKENS = ("[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>")

@@ -214,13 +214,12 @@ def save_adapter(
     """
     from peft import LoraConfig, get_peft_model
 
-    from askance.models.hf.control_tokens import add_control_tokens
+    from askance.models.hf.adapter import add_control_tokens
     from askance.models.hf.fingerprint import weights_fingerprint
     from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet
     from askance.models.local.encoding import chat_template_digest
-    from askance.models.local.model_files import ADDED_TOKENS
-    from askance.models.local.reader_note import ReaderNote, write_note
+    from askance.models.local.model_files import ADDED_TOKENS, ReaderNote, write_note
 
     module, tokenizer = load_parts(base, device="cpu", dtype="float32")
     fingerprint = weights_fingerprint(module)

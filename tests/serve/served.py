@@ -61,7 +61,8 @@ def serving(
     """A server on a free port of loopback, which is stopped at the end of the block."""
     model = model or ScriptedModel(lambda prompt, key: ANSWER)
     config = EngineConfig(**{"method": "single", "models": {"answer": model}, "index": index, **settings})
-    app = create_app(config, Keys(keys, filters or {}), hosts=hosts, limits=limits)
+    with_filters = {key: (filters or {}).get(key) for key in keys}
+    app = create_app(config, Keys(with_filters), hosts=hosts, limits=limits)
     listening = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = make_server(app, limits)

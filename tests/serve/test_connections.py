@@ -6,8 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from askance.serve.connections import with_open_files
-from askance.serve.limits import Limits
+from askance.serve.limits import Limits, with_open_files
 from tests.serve.served import QUESTION, serving
 from tests.serve.test_cli_serve import command
 

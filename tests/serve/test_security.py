@@ -46,7 +46,7 @@ def guarded(sample_index):
 def test_a_server_without_a_key_does_not_listen_beyond_loopback(host):
     with pytest.raises(InputError, match="no API key"):
         check_address(host, Keys())
-    check_address(host, Keys([KEY]))
+    check_address(host, Keys({KEY: None}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -82,7 +82,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch):
     """Every comparison is one of `hmac`, over hashes of the same length, and all keys are compared."""
     compared = []
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or a == b)
-    keys = Keys([KEY, OTHER_KEY])
+    keys = Keys({KEY: None, OTHER_KEY: None})
     owners = [keys.owner_of(f"Bearer {key}") for key in (KEY, OTHER_KEY, "x", KEY * 9)]
     assert owners[2:] == [None, None]
     assert len({*owners[:2]}) == 2

@@ -12,7 +12,7 @@ from askance.core.types import Hit, Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.durable_files import sealed, unsealed
-from askance.storage.trace_file import read_trace, write_trace
+from askance.storage.trace_file import read_trace, trace_text, write_file
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def trace():
 
 def test_round_trip(trace, tmp_path):
     path = tmp_path / "trace.jsonl"
-    write_trace(trace, path)
+    write_file(path, trace_text(trace))
     assert read_trace(path) == tuple(trace.events)
     header = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
     assert header["schema"] == SCHEMA_VERSION
@@ -38,32 +38,32 @@ def test_steps_of_a_search_keep_their_passage_and_their_numbers(tmp_path):
     shares = {"relevance": {"[Relevant]": 0.75, "[Irrelevant]": 0.25}}
     trace.expand("0.2", "retrieve", "The Rhine.", passage=hit, numbers={"score": 1.5}, distributions=shares)
     trace.expand("0.3", "none", "", rejected="it is empty")
-    write_trace(trace, tmp_path / "t.jsonl")
+    write_file(tmp_path / "t.jsonl", trace_text(trace))
     assert read_trace(tmp_path / "t.jsonl") == tuple(trace.events)
 
 
 def test_every_line_break_of_unicode_survives(trace, tmp_path):
     trace.commit("a\u2028b\u0085c\rd\x0b")
-    write_trace(trace, tmp_path / "t.jsonl")
+    write_file(tmp_path / "t.jsonl", trace_text(trace))
     assert read_trace(tmp_path / "t.jsonl") == tuple(trace.events)
 
 
 def test_half_a_character_does_not_stop_the_writing(trace, tmp_path):
     trace.commit("\udcff")
-    write_trace(trace, tmp_path / "t.jsonl")
+    write_file(tmp_path / "t.jsonl", trace_text(trace))
     assert len(read_trace(tmp_path / "t.jsonl")) == len(trace.events)
 
 
 def test_an_old_file_is_replaced_whole(trace, tmp_path):
     path = tmp_path / "trace.jsonl"
     path.write_text("old\n" * 1000)
-    write_trace(trace, path)
+    write_file(path, trace_text(trace))
     assert read_trace(path) == tuple(trace.events)
 
 
 def test_nowhere_to_write(trace, tmp_path):
     with pytest.raises(InputError, match="can't write"):
-        write_trace(trace, tmp_path / "absent" / "trace.jsonl")
+        write_file(tmp_path / "absent" / "trace.jsonl", trace_text(trace))
     assert not list(tmp_path.iterdir())
 
 
@@ -81,7 +81,7 @@ def test_nowhere_to_write(trace, tmp_path):
 )
 def test_damage_is_named_by_line(trace, tmp_path, change, expected):
     path = tmp_path / "trace.jsonl"
-    write_trace(trace, path)
+    write_file(path, trace_text(trace))
     lines = [unsealed(line).decode() for line in path.read_bytes().splitlines()]
     path.write_bytes(b"\n".join(sealed(line.encode()) for line in change(lines)))
     with pytest.raises(TraceFileError) as error:
@@ -91,7 +91,7 @@ def test_damage_is_named_by_line(trace, tmp_path, change, expected):
 
 def test_a_line_without_a_checksum_is_named(trace, tmp_path):
     path = tmp_path / "trace.jsonl"
-    write_trace(trace, path)
+    write_file(path, trace_text(trace))
     header, first, *rest = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([header, unsealed(first), *rest]))
     with pytest.raises(TraceFileError, match="line 2: it does not begin with a checksum"):
@@ -102,7 +102,7 @@ def test_one_wrong_bit_is_named_by_line(tmp_path):
     trace, path, chosen = Trace(), tmp_path / "trace.jsonl", random.Random(4)
     trace.decide("retrieve", "keep", "Köln is certain")
     trace.commit("Köln")
-    write_trace(trace, path)
+    write_file(path, trace_text(trace))
     whole = path.read_bytes()
     for at in range(len(whole)):
         damaged = bytearray(whole)

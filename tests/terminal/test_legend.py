@@ -12,9 +12,8 @@ from askance.methods.airrag.parameters import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper import DraginPaper
 from askance.methods.selfrag.method import Selfrag
-from askance.terminal.legend import ACTIONS, Legend
 from askance.terminal.live_view import LiveView
-from askance.terminal.trace_view import print_trace
+from askance.terminal.trace_view import ACTIONS, Legend, print_trace
 
 HIT = Hit(Passage("1", "The Arno", "It flows through Pisa."), 10.66, 1)
 

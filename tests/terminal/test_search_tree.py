@@ -150,11 +150,11 @@ def test_a_step_without_its_parent_hangs_from_the_nearest_above():
 
 
 def test_what_airrag_traces_is_shown_with_the_path_of_its_answer():
-    given = Varied(playing(say=WHERE, sa="Mohawk\nDelaware\nunknown\nDelaware"))
-    result, _ = run(Airrag(answer_samples=4, followup_qt="never", verifier="jcd", actions=PATHS_ALONE), given)
+    given = Varied(playing(say=WHERE, qt="None", sa="Mohawk\nDelaware\nunknown\nDelaware"))
+    result, _ = run(Airrag(answer_samples=4, verifier="jcd", actions=PATHS_ALONE), given)
     (tree,) = search_trees(result.trace.events)
     on_path = [step.text for step in tree.steps if tree.leads_to_chosen(step)]
-    assert on_path == [WHERE, f"{WHERE} → Over Crum Creek", "Delaware"]
+    assert on_path == [WHERE, f"{WHERE} → Over Crum Creek", "None", "Delaware"]
     assert {step.text: step.rejected for step in tree.steps if step.rejected} == {
         "unknown": "it says that there is no answer"
     }
@@ -162,8 +162,9 @@ def test_what_airrag_traces_is_shown_with_the_path_of_its_answer():
     assert [line.strip("│├└─ ") for line in lines if "✓" in line] == [
         f"✓ system analysis  {WHERE}",
         f"✓ retrieval-answer  {WHERE} → Over Crum Creek",
+        "✓ query transformation  None",
         "✓ summary-answer  Delaware",
     ]  # fmt: skip
     assert any(
-        line.startswith("budget  input tokens ") and " · calls 3 · rollouts 1 " in line for line in lines
+        line.startswith("budget  input tokens ") and " · calls 4 · rollouts 1 " in line for line in lines
     )

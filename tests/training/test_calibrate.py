@@ -14,12 +14,12 @@ from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
 from askance.core.parameters import checked_dataclass
 from askance.core.types import Passage, Question
+from askance.evaluation.datasets import Example
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.training.calibration.bracket import CalibrationTarget, Measurement, next_value
+from askance.training.calibration.by_searches import SearchesGoal
 from askance.training.calibration.calibrate import calibrate, calibrated_methods
-from askance.training.calibration.trials import Trials
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
@@ -38,7 +38,8 @@ def run(method, settings, wanted, questions=QUESTIONS, script=reply, seed=0, **o
     model = ScriptedModel(script, context_tokens=100_000)
     retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
     engine = Engine(make_method(method, settings), {"answer": model}, retriever, seed)
-    return asyncio.run(calibrate(engine, questions, wanted, **options))
+    examples = [Example(question, ()) for question in questions]
+    return asyncio.run(calibrate(engine, examples, SearchesGoal(wanted), **options))
 
 
 @pytest.mark.parametrize(
@@ -57,14 +58,14 @@ def test_a_threshold_that_numbers_must_exceed():
     found = run("dragin_paper", DRAGIN, 0.7)
     assert 0.25 <= found.value < 0.35
     assert [row.value for row in found.table] == sorted(row.value for row in found.table)
-    assert found.table[0].searches > found.table[-1].searches
+    assert found.table[0].searches.mean > found.table[-1].searches.mean
     assert found.table[0].tokens > 0
 
 
 def test_the_value_is_right_when_asked_again():
     found = run("flare", FLARE, 0.5)
     again = run("flare", {**FLARE, "search_below": found.value}, 0.5, max_trials=1)
-    assert [row.searches for row in again.table] == [0.5]
+    assert [row.searches.mean for row in again.table] == [0.5]
 
 
 def test_a_sentence_is_judged_by_its_mean():
@@ -86,7 +87,7 @@ def test_another_parameter_whose_direction_is_not_known():
     assert 0.35 <= found.value < 0.45
     none_masked = run("flare", {**FLARE, "search_below": 1.0}, 1.0, parameter="mask_below")
     assert none_masked.parameter == "mask_below"
-    assert 0.975 <= none_masked.value <= 1.005, "from there on no word is left for a query"
+    assert 0.95 <= none_masked.value <= 1.005, "from there on no word is left for a query"
 
 
 def test_the_search_that_always_comes_first_counts():
@@ -100,7 +101,7 @@ def test_the_search_that_always_comes_first_counts():
 def test_more_searches_than_a_method_makes():
     found = run("flare", FLARE, 3)
     assert found.value is None
-    assert "to 2.00 (search_below=1); it does not search more often" in found.remark
+    assert "to 2.00 (search_below=0.9999); it does not search more often" in found.remark
 
 
 def test_too_few_trials_to_enclose_the_number():
@@ -111,8 +112,8 @@ def test_too_few_trials_to_enclose_the_number():
 
 def test_values_on_either_side_for_the_interval():
     found = run("flare", FLARE, 0.5)
-    assert found.table[0].searches < 0.5 - 0.3 < 0.5 + 0.3 <= found.table[-1].searches
-    assert not found.is_interval_cut
+    assert found.table[0].searches.mean < 0.5 - 0.3 < 0.5 + 0.3 <= found.table[-1].searches.mean
+    assert "the interval" not in found.remark
     # A share of 10 questions has a standard error of 0.16; here the value is nearly the share.
     low, high = found.interval
     assert 0.06 <= low <= 0.32
@@ -136,7 +137,7 @@ def test_a_question_that_fails_is_reported_and_counts_nowhere():
     assert "out of memory" in found.failures[0].error
     # Half of the other nine lies between four and five of them.
     assert 0.35 <= found.value <= 0.45
-    assert found.table[-1].searches == 2
+    assert found.table[-1].searches.mean == 2
 
 
 def test_when_all_fail():
@@ -161,6 +162,12 @@ def test_how_many_are_in_flight_changes_nothing(in_flight):
     assert more == one
 
 
+def test_without_a_finite_value_the_end_nearest_to_0_is_tried_first():
+    found = run("dragin_paper", {**DRAGIN, "threshold": "inf"}, 0.7)
+    assert found.table[0].value == 0
+    assert 0.25 <= found.value < 0.35
+
+
 def test_a_defect_is_no_failure_of_a_question():
     @checked_dataclass()
     class Broken(Flare):
@@ -169,9 +176,9 @@ def test_a_defect_is_no_failure_of_a_question():
 
     retriever = ScriptedRetriever([Passage("p", "Bonn", "A city.")])
     engine = Engine(Broken(), {"answer": ScriptedModel()}, retriever)
-    trials = Trials(engine, "search_below", QUESTIONS, in_flight=4)
+    examples = [Example(question, ()) for question in QUESTIONS]
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(trials.run(1, 0.5))
+        asyncio.run(calibrate(engine, examples, SearchesGoal(1.0), in_flight=4))
 
 
 def test_a_jump_over_the_number_wanted_is_told():
@@ -197,7 +204,8 @@ def test_progress_is_told():
 
 def test_what_the_interval_can_not_tell():
     found = run("flare", FLARE, 0.8, QUESTIONS, max_trials=1)
-    assert (found.value, found.interval, found.is_interval_cut) == (0.8, (0.8, 0.8), True)
+    assert (found.value, found.interval) == (0.8, (0.8, 0.8))
+    assert "an end of the interval is the last value tried" in found.remark
 
 
 def test_which_methods_can_be_calibrated():
@@ -224,7 +232,11 @@ def test_the_share_that_self_rag_searches_at_is_calibrated():
     model = ScriptedModel(lambda *_: " So the answer is Bonn.", scores=share, context_tokens=100_000)
     retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
     found = asyncio.run(
-        calibrate(Engine(make_method("selfrag"), {"answer": model}, retriever), questions, 0.3)
+        calibrate(
+            Engine(make_method("selfrag"), {"answer": model}, retriever),
+            [Example(question, ()) for question in questions],
+            SearchesGoal(0.3),
+        )
     )
     assert found.value is not None
     assert 0.65 <= found.value < 0.75
@@ -238,10 +250,8 @@ def test_the_share_that_self_rag_searches_at_is_calibrated():
         ("flare", {"parameter": "search_belo"}, UnknownName, "did you mean 'search_below'"),
         ("flare", {"parameter": "passages"}, InputError, "takes int"),
         ("flare", {"settings": {"search_below": "7"}}, ParameterError, "from 0 to 1"),
-        ("selfrag", {"settings": {"threshold": "none"}}, InputError, "threshold=none"),
         ("flare", {"wanted": -1}, InputError, "searches per question: -1"),
         ("flare", {"wanted": float("nan")}, InputError, "searches per question: nan"),
-        ("flare", {"tolerance": -1}, InputError, "tolerance: -1"),
         ("flare", {"questions": ()}, InputError, "nothing to calibrate with"),
         ("flare", {"max_trials": 0}, InputError, "nothing to calibrate with"),
     ],
@@ -255,35 +265,3 @@ def test_bad_input(method, options, error, expected):
 def test_needs_are_checked_before_anything_runs():
     with pytest.raises(MissingAbility, match="name an index"):
         Engine(make_method("flare"), {"answer": ScriptedModel()})
-
-
-RISING = CalibrationTarget(2.0, is_rising=True, low=0, high=1, tolerance=0.05)
-FALLING = CalibrationTarget(2.0, is_rising=False, low=0, high=float("inf"), tolerance=0.05)
-
-
-@pytest.mark.parametrize(
-    ("target", "measurements", "expected"),
-    [
-        (RISING, [Measurement(0.8, 3)], 0.4),
-        (RISING, [Measurement(0.8, 3), Measurement(0.4, 3), Measurement(0.2, 3)], 0.0),
-        (RISING, [Measurement(0.0, 3)], None),
-        (RISING, [Measurement(0.8, 1)], 0.9),
-        (RISING, [Measurement(0.8, 2.04)], None),
-        (RISING, [Measurement(0.2, 1), Measurement(0.8, 3)], 0.5),
-        (RISING, [Measurement(0.2, 1, ((0.1, 0.3),)), Measurement(0.8, 3, ((0.31,), (0.35, 0.9)))], 0.31),
-        (RISING, [Measurement(0.5, 1), Measurement(0.5004, 3)], None),
-        (FALLING, [Measurement(1.0, 3)], 2.0),
-        (FALLING, [Measurement(1.0, 3), Measurement(2.0, 3), Measurement(4.0, 3, ((50.0,),))], 50.0),
-        (FALLING, [Measurement(1.0, 3), Measurement(2.0, 3), Measurement(4.0, 3), Measurement(8.0, 3)], None),
-        (FALLING, [Measurement(1.0, 1)], 0.5),
-        (RISING, [Measurement(0.8, 3, ((0.5, 0.9), (0.3, 0.9), (0.9, 0.2), (0.95,)), 1)], 0.3),
-        (RISING, [Measurement(0.8, 3, ((0.5, 0.9), (0.3, 0.9)), 2)], 0.4),
-        (RISING, [Measurement(0.1, 1, ((0.3, 0.9), (0.2,), (0.6,), (0.05,)), 1)], 0.3),
-        (FALLING, [Measurement(1.0, 3, ((1.5, 0.2), (), (3.0, 2.0), (9.0,)), 1)], 3.0),
-        (FALLING, [Measurement(1.0, 1, ((0.7, 0.6), (0.4,), (2.0,)), 1)], 0.4),
-        (FALLING, [Measurement(1.0, 1, ((0.7, 0.6), (0.0,), (2.0,)), 1)], 0.5),
-        (FALLING, [Measurement(1.0, 1, ((0.7, 0.6),)), Measurement(0.5, 2.5, ((0.9,),))], 0.7),
-    ],
-)
-def test_where_to_try_next(target, measurements, expected):
-    assert next_value(target, measurements) == expected

@@ -16,7 +16,8 @@ from askance.core.types import Passage, Question
 from askance.evaluation.datasets import Example
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.training.calibration.by_score import calibrate_by_score
+from askance.training.calibration.by_score import ScoreGoal
+from askance.training.calibration.calibrate import calibrate
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 EXAMPLES = [
@@ -31,11 +32,15 @@ def reply(prompt, key):
     return Reply(" So the answer is Bonn.", {"Bonn": float(key[1])})
 
 
-def run(method="flare", settings=FLARE, examples=EXAMPLES, metric="exact_match", script=reply, **options):
+def run(
+    method="flare", settings=FLARE, examples=EXAMPLES, metric="exact_match", script=reply, goal=(), **options
+):
     retriever = ScriptedRetriever([Passage("p", "Kiel", "Kiel is a city.")])
     model = ScriptedModel(script, context_tokens=100_000)
     engine = Engine(make_method(method, settings), {"answer": model}, retriever, 0)
-    return asyncio.run(calibrate_by_score(engine, examples, open_metrics([metric]), **options))
+    return asyncio.run(
+        calibrate(engine, examples, ScoreGoal(open_metrics([metric]), **dict(goal)), **options)
+    )
 
 
 def test_the_threshold_divides_what_the_model_knows_from_what_it_does_not():
@@ -46,33 +51,35 @@ def test_the_threshold_divides_what_the_model_knows_from_what_it_does_not():
     assert len(found.table) <= 7
     assert [row.value for row in found.table] == sorted(row.value for row in found.table)
     best = next(row for row in found.table if row.value == found.value)
-    assert (best.score, best.searches) == (1.0, 0.5)
+    assert (best.score.mean, best.searches.mean) == (1.0, 0.5)
     assert found.interval[0] <= found.value <= found.interval[1]
 
 
 def test_the_ends_are_tried_and_a_search_that_never_pays_is_left_out():
     found = run(examples=EXAMPLES[5:])
-    assert (found.table[0].searches, found.table[-1].searches) == (0.0, 1.0)
+    assert (found.table[0].searches.mean, found.table[-1].searches.mean) == (0.0, 1.0)
     best = next(row for row in found.table if row.value == found.value)
-    assert (best.score, best.searches) == (1.0, 0.0), "of equally good values, the one with fewest searches"
+    assert (best.score.mean, best.searches.mean) == (1.0, 0.0), (
+        "of equally good values, the one with fewest searches"
+    )
 
 
 def test_the_best_threshold_within_a_number_of_searches():
-    found = run(max_searches=0.3)
+    found = run(goal={"max_searches": 0.3})
     best = next(row for row in found.table if row.value == found.value)
-    within = [row for row in found.table if row.searches <= 0.3]
+    within = [row for row in found.table if row.searches.mean <= 0.3]
     assert best in within
-    assert best.score == max(row.score for row in within)
-    assert best.score < max(row.score for row in found.table)
+    assert best.score.mean == max(row.score.mean for row in within)
+    assert best.score.mean < max(row.score.mean for row in found.table)
     assert found.interval[1] <= max(row.value for row in within)
-    assert best.searches > 0, "values between no search and the limit are tried"
+    assert best.searches.mean > 0, "values between no search and the limit are tried"
 
 
 def test_if_every_value_searches_too_often_the_one_with_the_fewest_searches_is_the_result():
-    found = run(settings={}, max_searches=0.5)
-    assert min(row.searches for row in found.table) >= 1
+    found = run(settings={}, goal={"max_searches": 0.5})
+    assert min(row.searches.mean for row in found.table) >= 1
     best = next(row for row in found.table if row.value == found.value)
-    assert best.searches == min(row.searches for row in found.table)
+    assert best.searches.mean == min(row.searches.mean for row in found.table)
     assert "more than 0.5 searches per question" in found.remark
 
 
@@ -80,7 +87,7 @@ def test_a_threshold_that_numbers_must_exceed():
     settings = {"trigger": "token_probability", "query": "question"}
     found = run("dragin_paper", settings, max_trials=8)
     best = next(row for row in found.table if row.value == found.value)
-    assert best.score == 1.0
+    assert best.score.mean == 1.0
     assert 0.45 <= found.value < 0.55
 
 
@@ -126,15 +133,15 @@ def test_bad_input_names_what_is_wrong():
 
 
 def test_tokens_may_have_a_price():
-    free, dear = run(), run(price=1000.0)
+    free, dear = run(), run(goal={"price": 1000.0})
     (chosen,) = [row for row in dear.table if row.value == dear.value]
     assert chosen.tokens == min(row.tokens for row in dear.table), "no gain is worth so much"
-    assert chosen.score < 1.0
-    assert (free.price, dear.price) == (0.0, 1000.0)
+    assert chosen.score.mean < 1.0
+    assert dear.goal == "the best exact_match less 1000 per 1,000 tokens"
     (found,) = [row for row in free.table if row.value == free.value]
-    worth = (found.score - chosen.score) / (found.tokens - chosen.tokens) * 1000
-    assert run(price=worth * 0.9).value == free.value
-    assert run(price=worth * 1.1).value != free.value
+    worth = (found.score.mean - chosen.score.mean) / (found.tokens - chosen.tokens) * 1000
+    assert run(goal={"price": worth * 0.9}).value == free.value
+    assert run(goal={"price": worth * 1.1}).value != free.value
 
 
 def test_the_lead_at_which_a_search_stops_is_found():
@@ -148,6 +155,6 @@ def test_the_lead_at_which_a_search_stops_is_found():
     parameters = {"rollouts": "9", "search": "paths", "verifier": "vote", "wave": "1", "stop_lead": "10"}
     settings = {**parameters, "actions": "say,ra,qt,sa"}
     examples = [Example(Question(f"{number}", "Where is it?"), ("Kiel",)) for number in range(4)]
-    found = run("airrag", settings, examples, script=path, parameter="stop_lead", price=1e-6)
+    found = run("airrag", settings, examples, script=path, parameter="stop_lead", goal={"price": 1e-6})
     assert 1 < found.value <= 2, "one vote is not enough, and two are"
     assert found.table[-1].tokens > next(row.tokens for row in found.table if row.value == found.value)

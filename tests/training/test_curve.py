@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.training.calibration.curve import monotone, percentile_interval, resampled_means, value_at
+from askance.evaluation.statistics.compare import percentile_interval
+from askance.training.calibration.by_searches import monotone, value_at
+from askance.training.calibration.trials import resampled_means
 from tests.tolerances import near
 
 MEANS = st.lists(st.floats(0, 10), min_size=1, max_size=8)

@@ -10,7 +10,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: make test
 from playwright.sync_api import expect, sync_playwright
 
 from askance.core.trace import Failed
-from askance.storage.trace_file import write_trace
+from askance.storage.trace_file import trace_text, write_file
 from askance.viewer.page import standalone_page
 from askance.viewer.run_page import run_page
 from tests.tolerances import near
@@ -223,7 +223,7 @@ def test_the_events_of_two_traces_are_paired_in_their_order(show):
 
 def test_a_trace_file_is_compared_from_the_reader_s_disk(show, tmp_path):
     file = tmp_path / "other.jsonl"
-    write_trace(traces.asked("Bonn?"), file)
+    write_file(file, trace_text(traces.asked("Bonn?")))
     page = show(traces.dragin())
     page.get_by_label("Compare with a trace file").set_input_files(file)
     expect(page.get_by_role("heading", level=1)).to_have_count(2)

@@ -27,10 +27,8 @@ from askance.evaluation.advice.questions import QuestionWriter, write_questions
 from askance.evaluation.advice.trial import (
     BASE,
     CANDIDATES,
-    DATASET,
     FIRST_ROUND,
     LEAST_QUESTIONS,
-    MODEL,
     CandidateTrial,
     ready_candidates,
     try_candidates,
@@ -101,7 +99,12 @@ def advise(
     from askance.retrieval.index.build import build_index  # only this command and index need it
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    _check_outside(folder, sources)
+    for source in sources:
+        if folder.resolve().is_relative_to(source.resolve()):
+            raise InputError(
+                f"--out {folder} is in --docs {source}, so the questions would be indexed, too: "
+                "name a folder outside."
+            )
     index, config = folder / "index", sourced.config
     encoder = encoder_to_build_with(index, None) or _if_installed(load_encoder)
     with IndexProgress(err) as progress:
@@ -121,18 +124,8 @@ def advise(
     work = _Work(folder, config, questions, 60 * minutes, choice, common, loading_once(load_models))
     ready, trial = asyncio.run(_try(work))
     advice = find_advice(trial)
-    _show(advice, trial, _unmeasured(advice, has_reranker, bool(choice.held_out)))
+    _show(advice, trial)
     _write(work, docs, advice, ready[advice.advised], trial)
-
-
-def _check_outside(folder: Path, sources: Sequence[Path]) -> None:
-    """Raise `InputError` if the questions would be documents the next time."""
-    for source in sources:
-        if folder.resolve().is_relative_to(source.resolve()):
-            raise InputError(
-                f"--out {folder} is in --docs {source}, so the questions would be indexed, too: "
-                "name a folder outside."
-            )
 
 
 def _if_installed(load: Callable[[str], T]) -> T | None:
@@ -163,8 +156,8 @@ async def _try(work: _Work) -> tuple[dict[str, ReadyExperiment], CandidateTrial]
 def _candidates(work: _Work) -> dict[str, Callable[[], ReadyExperiment]]:
     """Return a function for each candidate that prepares its experiment, by name."""
     grid = Grid(
-        datasets={DATASET: {"questions": f"jsonl:{work.questions}"}},
-        models={MODEL: work.config.model_specs},
+        datasets={"questions": {"questions": f"jsonl:{work.questions}"}},
+        models={"model": work.config.model_specs},
         methods=CANDIDATES,
         common=work.common,
         place="the candidates",
@@ -209,32 +202,19 @@ async def _write_questions(work: _Work) -> None:
     write_out(work.questions, "".join(found.lines()))
 
 
-def _unmeasured(advice: Advice, has_reranker: bool, has_unanswerable: bool) -> str:
-    """Return why the effect of abstaining was not measured; empty if it was."""
-    if advice.abstaining is not None:
-        return ""
-    if not has_reranker:
-        return f"abstaining was not measured: it needs a cross-encoder ({install_line('rerank')})."
-    if not has_unanswerable:
-        return (
-            f"abstaining was not measured: it needs {LEAST_GROUPS} files, or documents of {LEAST_GROUPS} "
-            "titles, of which some are hidden from the searches."
-        )
-    return (
-        f"abstaining was not measured: no unanswerable question was asked, or {advice.advised} reads nothing."
-    )
-
-
-def _show(advice: Advice, trial: CandidateTrial, unmeasured: str) -> None:
-    print_tables(out, [advice.table()])
+def _show(advice: Advice, trial: CandidateTrial) -> None:
+    print_tables(out, advice.tables())
     for name, reason in trial.left_out.items():
         print_plain(err, f"left out: {name}: {reason}", "yellow")
     if trial.is_timed_out:
         late = f"; asked too few: {', '.join(advice.too_few)}" if advice.too_few else ""
         stopped = f"the time ended before all questions were asked{late}"
         print_plain(err, f"{stopped}. The same command continues.", "yellow")
-    for sentence in (*advice.sentences(), *filter(None, [unmeasured])):
+    for sentence in advice.sentences():
         print_plain(out, sentence)
+    if advice.abstaining is None:
+        needs = f"a cross-encoder ({install_line('rerank')}), and {LEAST_GROUPS} files or titles of documents"
+        print_plain(out, f"abstaining was not measured: it needs {needs}, of which some are held out.")
 
 
 def _write(

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli.options import JsonFlag, OtelFlag, kept_trace, span_export, with_settings, write_out
+from askance.cli.options import JsonFlag, OtelFlag, recording, with_settings, write_out
 from askance.configuration.build import check_has_index, check_is_used
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import DEFAULT, SourcedConfig
@@ -19,7 +19,7 @@ from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
-from askance.core.trace import AnyEvent, Noted, Trace
+from askance.core.trace import AnyEvent, Noted
 from askance.storage.trace_file import check_writable, event_record, read_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
@@ -47,20 +47,16 @@ def ask(
     """
     question = _question_from_input() if question == "-" else question
     check_question(question)
-    if trace is not None:
-        check_writable(trace)
-    with span_export(otel) as on_end:
+    with recording(otel, trace) as on_end:
         if as_json:
-            engine = dataclasses.replace(sourced.open(), on_end=on_end)
-            with kept_trace(Trace(), trace) as events:
-                result = asyncio.run(engine.answer(question, trace=events))
+            result = dataclasses.replace(sourced.open(), on_end=on_end).ask(question)
             print(json_line(_answer_record(result, trace)))
             return
         view = LiveView(out)
         with before_doing(lambda: view.echo(question)):
             engine = dataclasses.replace(sourced.open(), on_end=on_end)
-        with shown_by(None), view, kept_trace(Trace(view), trace) as events:
-            asyncio.run(engine.answer(question, trace=events))
+        with shown_by(None), view:
+            engine.ask(question, listener=view)
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
 

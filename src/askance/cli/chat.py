@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
-from askance.cli.options import OtelFlag, kept_trace, parameters_by_name, span_export, with_settings
+from askance.cli.options import OtelFlag, parameters_by_name, recording, with_settings
 from askance.configuration.build import load_models
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import SourcedConfig, given_as, merged
@@ -21,11 +21,9 @@ from askance.core.errors import AskanceError, InputError, QuestionError, Unknown
 from askance.core.notes import shown_by
 from askance.core.parameters import method_spec
 from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Trace
-from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, print_plain
-from askance.terminal.legend import Legend
 from askance.terminal.live_view import LiveView
-from askance.terminal.trace_view import PROVISIONAL, QUERY, print_trace
+from askance.terminal.trace_view import PROVISIONAL, QUERY, Legend, print_trace
 from askance.text.printable import printable
 
 _Result = TypeVar("_Result")
@@ -45,12 +43,10 @@ def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = Fal
         askance chat --index my-index
         askance chat --index my-index --method flare --trace why.jsonl
     """
-    if trace is not None:
-        check_writable(trace)
     failures = list[int]()
-    with span_export(otel) as on_end, asyncio.Runner() as runner:
+    with recording(otel, trace) as on_end, asyncio.Runner() as runner:
         engine = replace(sourced.open(), on_end=on_end)
-        session = _ChatSession(sourced, engine, runner, trace)
+        session = _ChatSession(sourced, engine, runner)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)
             print_plain(out, "/help lists the commands; Ctrl-D ends the chat.", PROVISIONAL)
@@ -121,10 +117,8 @@ class _ChatSession:
         last: The trace of the last question; empty before the first one.
     """
 
-    def __init__(
-        self, sourced: SourcedConfig, engine: Engine, runner: asyncio.Runner, file: Path | None
-    ) -> None:
-        self._sourced, self._runner, self._legend, self._file = sourced, runner, Legend(), file
+    def __init__(self, sourced: SourcedConfig, engine: Engine, runner: asyncio.Runner) -> None:
+        self._sourced, self._runner, self._legend = sourced, runner, Legend()
         self.conversation, self.last = Conversation(engine), Trace()
 
     @property
@@ -151,11 +145,10 @@ class _ChatSession:
         run(self, words)
 
     def _answer(self, question: str) -> None:
-        is_typed = sys.stdin.isatty() and out.is_terminal
-        view = LiveView(out, legend=self._legend, shows_question=False)
-        if not is_typed:
-            view.echo(question)
-        with shown_by(None), view, kept_trace(Trace(view), self._file) as self.last:
+        with shown_by(None), LiveView(out, legend=self._legend, shows_question=False) as view:
+            if not (sys.stdin.isatty() and out.is_terminal):  # otherwise, the user has just typed it there
+                view.echo(question)
+            self.last = Trace(view)
             self._runner.run(_awake(self.conversation.answer(question, trace=self.last)))
 
     def new(self, _: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from askance.cli.options import (
     OtelFlag,
     OutOption,
     SpecOption,
-    span_export,
+    recording,
     with_settings,
 )
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
@@ -35,7 +35,7 @@ from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.evaluation.run.runner import evaluate as run_experiment
-from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
+from askance.evaluation.statistics.summaries import Intervals, reading_note, summarise
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
@@ -85,7 +85,7 @@ def evaluate(
     selection: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
     ready = prepare_experiment(Experiment(**settings, dataset=dataset, metrics=metrics, **selection))
-    with span_export(otel) as on_end, EvaluationProgress(err) as progress:
+    with recording(otel) as on_end, EvaluationProgress(err) as progress:
         options = RunOptions(max_failures, retry_failures, on_end)
         run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))
     if as_json:
@@ -123,7 +123,7 @@ def grid(
     *base, flags = sourced.layers
     contents = read_grid(file)
     experiments = prepare_experiments(contents.experiments(base, flags), place_of=contents.place_of)
-    with span_export(otel) as on_end:
+    with recording(otel) as on_end:
         options = RunOptions(max_failures, retry_failures, on_end)
         work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
         results = asyncio.run(work)
@@ -169,26 +169,28 @@ def _show(run: RecordedRun) -> None:
             print_plain(err, f"failed: {record.id}: {record.error}", "yellow")
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
-    models = printable(describe_models(run.settings.models, run.settings.precisions))
-    details = f"  {models}, {asked}{reading_note(summary.reading)}"
-    out.print(Text(summary.title, style="bold").append(details, style="not bold dim"), soft_wrap=True)
-    out.print(interval_table(summary.metrics))
+    models = describe_models(run.settings.models, run.settings.precisions)
+    _show_means(run, f"{models}, {asked}{reading_note(summary.reading)}", summary.metrics)
     if summary.selective is not None:
         values = confidence_values(summary.selective).items()
         shown = " · ".join(f"{name} {value}" for name, value in values if value != NONE)
         out.print(f"confidence: {shown}", soft_wrap=True, markup=False)
-    out.print(_cost_line(summary.costs), soft_wrap=True)
+    costs = summary.costs
+    line = (
+        f"per question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
+        f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
+        f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
+    )
+    out.print(line, soft_wrap=True)
     if summary.failures:
         print_plain(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
     print_plain(out, f"run: {run.folder}", "dim")
 
 
-def _cost_line(costs: Costs) -> str:
-    return (
-        f"per question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
-        f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
-        f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
-    )
+def _show_means(run: RecordedRun, details: str, means: Intervals) -> None:
+    head = Text(printable(run.settings.title), style="bold")
+    out.print(head.append(printable(f"  {details}"), style="not bold dim"), soft_wrap=True)
+    out.print(interval_table(means))
 
 
 @with_settings("cache", "in_flight")
@@ -227,7 +229,10 @@ def judge(
         judges.append(citation_judge(load_entailment(citations), citations))
     if facts is not None and index is not None:
         judges.append(_fact_judge(facts, index, sourced.config, passages, gamma))
-    judged = [(run, _judged(run, judges)) for run in recorded]
+    judged = list[tuple[RecordedRun, list[JudgedAnswer]]]()
+    for run in recorded:
+        with JudgingProgress(err, str(run.folder)) as progress:
+            judged.append((run, [asyncio.run(judge_run(run, each, progress)) for each in judges]))
     if as_json:
         print(json_line({"runs": [{"run": str(run.folder), "judged": results} for run, results in judged]}))
         return
@@ -252,17 +257,10 @@ def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, g
     return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
 
 
-def _judged(run: RecordedRun, judges: list[AnswerJudge]) -> list[JudgedAnswer]:
-    with JudgingProgress(err, str(run.folder)) as progress:
-        return [asyncio.run(judge_run(run, each, progress)) for each in judges]
-
-
 def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
     for each in judged:
-        details = printable(f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers")
-        head = Text(printable(run.settings.title), style="bold").append(details, style="not bold dim")
-        out.print(head, soft_wrap=True)
-        out.print(interval_table(printable_record(each.scores)))
+        details = f"{each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
+        _show_means(run, details, printable_record(each.scores))
         print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:
         note = f"unfinished: {len(run.records)} of {run.settings.num_questions} questions"

@@ -67,10 +67,9 @@ def index(
     if not docs:
         raise InputError("no documents are named: name files or folders, for example notes/ or @sample.")
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    default, chunking = Chunking(), None
-    if chunk_words is not None or overlap is not None:
-        words = default.words if chunk_words is None else chunk_words
-        chunking = Chunking(words, default.overlap if overlap is None else overlap)
+    sizes = {"words": chunk_words, "overlap": overlap}
+    given = {name: number for name, number in sizes.items() if number is not None}
+    chunking = Chunking(**given) if given else None
     loaded = encoder_to_build_with(folder, encoder)
     with IndexProgress(err) as progress:
         report = build_index(

@@ -4,11 +4,10 @@ import asyncio
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from askance.cli.options import JsonFlag
@@ -23,6 +22,7 @@ from askance.configuration.catalogue import (
     MODELS,
     PROMPT_SETS,
     RETRIEVERS,
+    Kind,
 )
 from askance.configuration.evaluation import metric_function, read_dataset
 from askance.configuration.methods import make_method, method_class, parameter_schema
@@ -31,12 +31,12 @@ from askance.configuration.prompts import open_airrag_prompts, open_prompts, pro
 from askance.core.errors import InputError
 from askance.core.extensions import known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, parameter_range
-from askance.core.ports import Needs
+from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import Dataset, Example
 from askance.models.checking import CheckReport
 from askance.terminal.console import Row, err, out, plain_table, print_plain
-from askance.text.printable import printable, printable_record
+from askance.text.printable import printable_record
 
 CONTINUES, ATTENTION = "continuation", "attention"
 NEEDS = {
@@ -78,31 +78,31 @@ def methods(
         askance methods
         askance methods dragin
     """
-    known_methods = known_names("methods", METHODS)
     if as_json:
-        print(json_line({"methods": known_methods} if name is None else parameter_schema(method_class(name))))
+        listed = {"methods": known_names("methods", METHODS)}
+        print(json_line(listed if name is None else parameter_schema(method_class(name))))
     elif name is not None:
         _show_method(name)
     else:
-        _list_methods(known_methods)
+        _list_methods()
 
 
-def _list_methods(known_methods: Iterable[str]) -> None:
-    rows: list[Row] = []
+def _list_methods() -> None:
     variants = [name for name in METHODS if name.endswith(("_paper", "_authors"))]
-    for known in known_methods:
-        if known in variants:
-            continue
-        shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
+    made = dict[str, Method]()
+    for name in known_names("methods", METHODS):
         try:
-            method = make_method(known)
+            made[name] = make_method(name)
         except InputError as error:  # a broken plug-in must not prevent the listing of the other methods
-            print_plain(err, f"{known}: {error}", "yellow")
-            continue
+            print_plain(err, f"{name}: {error}", "yellow")
+    listed = {name: method for name, method in made.items() if name not in variants}
+    bare = [name for name, method in listed.items() if name in METHODS and not method.needs.retriever]
+    rows: list[Row] = []
+    for name, method in listed.items():
+        shown = Text(name, style="bold").append(" (default)" * (name == DEFAULT_METHOD), style="not bold")
         needs = ", ".join(_needs(method.needs)) or "any model"
-        rows.append((shown, method_attribute(method, "searches"), needs))
+        rows.append((shown, getattr(method, "searches", ""), needs))
     _list("methods", ("method", "searches", "needs of its model"), rows, METHODS)
-    bare = [known for known in METHODS if known not in variants and not make_method(known).needs.retriever]
     notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     notes += [
         f"Variants by the paper and the authors' code: {', '.join(variants)}.",
@@ -119,9 +119,9 @@ def _show_method(name: str) -> None:
     wanted += ["an index"] * method.needs.retriever
     page = name.removesuffix("_authors").removesuffix("_paper")  # variants share the page of their method
     rows = {
-        "searches": method_attribute(method, "searches"),
+        "searches": getattr(method, "searches", ""),
         "needs": "; ".join(wanted) or "any model",
-        "paper": method_attribute(method, "paper"),
+        "paper": getattr(method, "paper", ""),
         "page": f"docs/methods/{page}.md" if name in METHODS else "",
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
@@ -129,11 +129,6 @@ def _show_method(name: str) -> None:
     out.print(Text("\nparameters (set them with --set parameter=value)", style="bold"))
     headings = ("parameter", "default", "meaning, and its values")
     out.print(plain_table(headings, _parameter_rows(type(method)), style="dim"))
-
-
-def method_attribute(method: object, name: str) -> str:
-    """Return a string that a method declares, such as its paper, or an empty string if it declares none."""
-    return str(getattr(method, name, ""))
 
 
 def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
@@ -196,8 +191,7 @@ def retrievers() -> None:
         askance retrievers
         askance search "bridges" --index my-index --retriever hybrid
     """
-    rows = [(kind.form or name, kind.what) for name, kind in RETRIEVERS.items()]
-    _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
+    _list_kinds("retrievers", ("spec", "what it searches by"), RETRIEVERS)
 
 
 def encoders() -> None:
@@ -207,8 +201,11 @@ def encoders() -> None:
         askance encoders
         askance index notes/ --out my-index --encoder bundled
     """
-    rows = [(kind.form or name, kind.what) for name, kind in ENCODERS.items()]
-    _list("encoders", ("spec", "what it is"), rows, ENCODERS)
+    _list_kinds("encoders", ("spec", "what it is"), ENCODERS)
+
+
+def _list_kinds(port: str, headings: Sequence[str], kinds: Mapping[str, Kind]) -> None:
+    _list(port, headings, [(kind.form or name, kind.what) for name, kind in kinds.items()], kinds)
 
 
 def metrics() -> None:
@@ -218,16 +215,12 @@ def metrics() -> None:
         askance metrics
         askance eval --dataset sample --index sample-index --metric f1 --out runs/f1
     """
-    rows = [
-        (f"{name}{each.parameter}", _first_line(metric_function(each)), each.reads)
-        for name, each in METRICS.items()
-    ]
+    rows = []
+    for name, metric in METRICS.items():
+        summary = (metric_function(metric).__doc__ or "").partition("\n")[0]
+        what = summary.removeprefix("Return ").rstrip(".")
+        rows.append((f"{name}{metric.parameter}", what, metric.reads))
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)
-
-
-def _first_line(function: Callable[..., Any]) -> str:
-    """Return the first line of a function's docstring, without "Return"."""
-    return (function.__doc__ or "").partition("\n")[0].removeprefix("Return ").rstrip(".")
 
 
 def models(
@@ -245,7 +238,13 @@ def models(
         askance models --check openai:qwen2.5:7b@http://localhost:11434/v1
     """
     if spec is not None:
-        _check_model(spec, as_json)
+        report = asyncio.run(check_model(spec))
+        if as_json:
+            print(json_line({**dataclasses.asdict(report), "is_right": report.is_right}))
+        else:
+            _show_report(report)
+        if not report.is_right:
+            raise typer.Exit(1)
     elif as_json:
         keys = ("spec", "what", "missing", "install")
         values = [(kind.form, kind.what, kind.missing, kind.install()) for kind in MODELS.values()]
@@ -260,25 +259,15 @@ def models(
                 print_plain(out, f"{name} needs: {kind.install()}")
 
 
-def _check_model(spec: str, as_json: bool) -> None:
-    report = asyncio.run(check_model(spec))
-    if as_json:
-        print(json_line({**dataclasses.asdict(report), "is_right": report.is_right}))
-    else:
-        _show_report(report)
-    if not report.is_right:
-        raise typer.Exit(1)
-
-
 def _show_report(report: CheckReport) -> None:
     print_plain(out, f"{report.model}, window of {report.context_tokens:,} tokens", "bold")
     table = plain_table(("ability", "declared", "works", ""), (), style="dim")
-    for finding in report.findings:
-        declared = {True: "yes", False: "no", None: "always"}[finding.is_declared]
-        works = {True: "yes", False: "no", None: "not tried"}[finding.works]
+    yes_no: dict[bool | None, str] = {True: "yes", False: "no"}
+    for finding in printable_record(report).findings:
+        declared, works = yes_no.get(finding.is_declared, "always"), yes_no.get(finding.works, "not tried")
         note = f"declare it: ?{finding.declare}" if finding.works and finding.declare else finding.why
-        cells = (finding.ability, declared, works, printable(note))
-        table.add_row(*map(Text, cells), style="red" if finding.is_declared and not finding.works else "")
+        style = "red" if finding.is_declared and not finding.works else ""
+        table.add_row(*map(Text, (finding.ability, declared, works, note)), style=style)
     out.print(table)
     verdict = f"{'all' if report.is_right else 'not all'} declared abilities work"
     out.print(Text(verdict, style="green" if report.is_right else "red"))
@@ -316,8 +305,10 @@ def _show_examples(spec: str, examples: Sequence[Example]) -> None:
     grounded = sum(bool(facts.supporting or facts.facts) for facts in all_facts)
     counts = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
     print_plain(out, f"{spec}: {len(examples):,} questions, {counts}")
-    out.print(_counts("kind", (example.kind or "(none)" for example in examples)))
-    out.print(_counts("hops", (str(example.hops or "(not known)") for example in examples)))
+    kinds = Counter(example.kind or "(none)" for example in examples)
+    hops = Counter(str(example.hops or "(not known)") for example in examples)
+    out.print(plain_table(("kind", "questions"), sorted(kinds.items())))
+    out.print(plain_table(("hops", "questions"), sorted(hops.items())))
     out.print("first", style="bold")
     first, question = examples[0], examples[0].question
     rows = {
@@ -329,7 +320,3 @@ def _show_examples(spec: str, examples: Sequence[Example]) -> None:
         "supporting": " | ".join(first.supporting_titles),
     }
     out.print(plain_table((), [(Text(name, style="dim"), value) for name, value in rows.items() if value]))
-
-
-def _counts(heading: str, values: Iterable[str]) -> Table:
-    return plain_table((heading, "questions"), sorted(Counter(values).items()))

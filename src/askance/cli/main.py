@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from askance.core.errors import AskanceError, MachineFailure, machine_failure
+from askance.core.errors import AskanceError, machine_failure
 from askance.core.notes import noted, shown_by
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
@@ -145,8 +145,11 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
             _print_error_object(reported, str(reported), reported.exit_code, wanted=as_json)
         with suppress(OSError):
             print_plain(err, f"error: {reported}", "red")
-        if isinstance(reported, MachineFailure):
-            _discard_unwritten()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # Python would try again at exit, and print a traceback
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise SystemExit(reported.exit_code) from error
 
 
@@ -154,15 +157,6 @@ def _print_error_object(error: BaseException, message: str, exit_code: int, *, w
     if wanted:
         fields = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
         print(json_line({"error": fields}))
-
-
-def _discard_unwritten() -> None:
-    """Discard output that can't be written, because Python would try again at exit and print a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version(wanted: bool) -> None:

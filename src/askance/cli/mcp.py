@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from askance.cli.options import OtelFlag, span_export, with_settings
+from askance.cli.options import OtelFlag, recording, with_settings
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import SourcedConfig
 
@@ -29,5 +29,5 @@ def mcp(
     """
     from askance.integrations.mcp import serve  # needs the extra
 
-    with span_export(otel) as on_end:
+    with recording(otel) as on_end:
         serve(replace(sourced.open(), on_end=on_end), port)

@@ -3,8 +3,8 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +14,7 @@ from askance.configuration.settings import SETTINGS, EngineConfig
 from askance.configuration.sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
 from askance.core.trace import Trace
-from askance.storage.durable_files import write_atomically
-from askance.storage.trace_file import write_trace
+from askance.storage.trace_file import check_writable, trace_text, write_file
 from askance.terminal.console import described, out, print_plain
 
 _JSON_HELP = "Print one JSON object and nothing else; for an error, an object with the key 'error'."
@@ -43,29 +42,28 @@ OutOption = Annotated[Path, typer.Option("--out")]
 
 
 @contextmanager
-def span_export(is_wanted: bool) -> Iterator[Callable[[Trace], None] | None]:
-    """Yield what `Engine.on_end` needs to send spans to a collector, or None if that is not wanted.
+def recording(otel: bool, file: Path | None = None) -> Iterator[Callable[[Trace], None]]:
+    """Yield what `Engine.on_end` needs to write traces to a file and to send spans to a collector.
 
     Raises:
+        InputError: No file can be written there.
         MissingExtra: OpenTelemetry is not installed.
     """
-    if not is_wanted:
-        yield None
-        return
-    from askance.integrations.otel import otlp_spans  # needs the extra
+    listeners = list[Callable[[Trace], None]]()
+    with ExitStack() as spans:
+        if file is not None:
+            check_writable(file)
+            listeners.append(lambda trace: write_file(file, trace_text(trace)))
+        if otel:
+            from askance.integrations.otel import otlp_spans  # needs the extra
 
-    with otlp_spans() as record:
+            listeners.append(spans.enter_context(otlp_spans()))
+
+        def record(trace: Trace) -> None:
+            for listener in listeners:
+                listener(trace)
+
         yield record
-
-
-@contextmanager
-def kept_trace(trace: Trace, path: Path | None) -> Iterator[Trace]:
-    """Write the trace at the end, even if the question failed or was interrupted."""
-    try:
-        yield trace
-    finally:
-        if path is not None and trace.events:
-            write_trace(trace, path)
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -76,32 +74,33 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     `sourced`, which is the resulting configuration with the origin of each value.
     """
     taken = names or tuple(SETTINGS)
+    options = {name: _option(name) for name in taken} | {"config": ConfigOption, "trust_config": TrustFlag}
+    by_keyword = inspect.Parameter.KEYWORD_ONLY
+    added = [inspect.Parameter(name, by_keyword, default=None, annotation=options[name]) for name in options]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
-        own = [each for each in signature.parameters.values() if each.name != "sourced"]
-        options = [_parameter(name, _option(name)) for name in taken]
-        options += [_parameter("config", ConfigOption), _parameter("trust_config", TrustFlag)]
+        own = (each for each in signature.parameters.values() if each.name != "sourced")
+        parameters = [each.replace(kind=by_keyword) for each in (*own, *added)]
 
         @wraps(command)
         def run(**given: Any) -> None:
-            flags = flags_given({name: given.pop(name) for name in taken})
-            file, trust = given.pop("config"), given.pop("trust_config")
+            values = {name: given.pop(name) for name in options}
+            file, trust = values.pop("config"), bool(values.pop("trust_config"))
+            flags = {
+                name: by_name(name, value) if name in _FORMS else value
+                for name, value in values.items()
+                if value not in (None, [], ())
+            }
             sourced = read_config(flags, file=file, origin=OPTION, trust=trust)
             with sourced.naming_origins(taken):
                 command(**given, sourced=sourced)
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *options)]
         vars(run)["__signature__"] = signature.replace(parameters=parameters)
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run
 
     return decorate
-
-
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    default = False if annotation is TrustFlag else None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _option(name: str) -> Any:
@@ -117,56 +116,34 @@ def _option(name: str) -> Any:
     return Annotated[(list[str] if kind is dict else kind) | None, option]
 
 
-def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given as options, in the form that `read_config` takes."""
-    given = {name: value for name, value in flags.items() if value not in (None, [], ())}
-    return {name: _TABLES[name](value) if name in _TABLES else value for name, value in given.items()}
+_FORMS = {"models": "[ROLE=]SPEC", "parameters": "parameter=value", "budget": "tokens=5000"}
+"""The settings whose options may be repeated, with the form of a value."""
 
 
-def parameters_by_name(settings: Sequence[str]) -> dict[str, str]:
-    """Return the parameters that options ``--set parameter=value`` give, by name."""
-    return _pairs(settings, "--set", "parameter=value")
-
-
-def models_by_role(specs: Sequence[str]) -> dict[str, str]:
-    """Return the models that options ``--model [ROLE=]SPEC`` give, by role. The default role is "answer"."""
-    texts = [spec if re.match(r"[^\W\d]\w*=", spec) else f"answer={spec}" for spec in specs]
-    return _pairs(texts, "--model", "[ROLE=]SPEC")
-
-
-def _limits_by_name(limits: Sequence[str]) -> dict[str, str]:
-    return _pairs(limits, "--budget", "tokens=5000")
-
-
-_TABLES = {"models": models_by_role, "parameters": parameters_by_name, "budget": _limits_by_name}
-
-
-def _pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
-    """Return the values of a repeated option by name.
+def by_name(setting: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of a repeated option by name. A model without a role gets the role "answer".
 
     Raises:
-        InputError: A string does not have the form `form`, or a name is repeated.
+        InputError: A string does not have the form of the option, or a name is repeated.
     """
-    pairs: dict[str, str] = {}
+    option, pairs = option_of(setting), dict[str, str]()
     for text in texts:
-        name, equals, value = map(str.strip, text.partition("="))
+        has_name = setting != "models" or re.match(r"[^\W\d]\w*=", text)
+        name, equals, value = map(str.strip, (text if has_name else f"answer={text}").partition("="))
         if not equals or not name:
-            raise InputError(f"can't read {text!r}: write {option} {form}.")
+            raise InputError(f"can't read {text!r}: write {option} {_FORMS[setting]}.")
         if name in pairs:
             raise InputError(f"{option} names {name!r} more than once: give it once.")
         pairs[name] = value
     return pairs
 
 
-def write_out(file: Path, text: str, message: str = "") -> None:
-    """Write the output file of a command atomically, and print a message.
+parameters_by_name = partial(by_name, "parameters")
+"""A function that returns the parameters of options ``--set parameter=value`` by name."""
 
-    Raises:
-        InputError: The file can't be written.
-    """
-    try:
-        write_atomically(file, text)
-    except OSError as error:
-        raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
+
+def write_out(file: Path, text: str, message: str = "") -> None:
+    """Write the output file of a command atomically, and print a message (see `write_file`)."""
+    write_file(file, text)
     if message:
         print_plain(out, message)

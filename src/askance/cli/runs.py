@@ -3,9 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -65,8 +64,8 @@ def compare(
     """
     if as_json and as_markdown:
         raise InputError("--json and --markdown exclude each other: give one of them.")
-    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
-    found = [each.found for each in reported]
+    how: dict[str, Any] = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
+    found = [each.found for each in _reported(runs, base, common, price, **how)]
     if as_json:
         print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
     elif as_markdown:
@@ -103,27 +102,20 @@ def report(
         askance report runs/single runs/dragin --price prompt=0.15 --out report.html
     """
     check_writable(file)
-    compared = _reported(runs, base, all_pairs, metric, common, price, questions)
+    how: dict[str, Any] = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
+    compared = _reported(runs, base, common, price, **how)
     reported = [dataclasses.replace(each, outcomes=[outcome_table(each.group)]) for each in compared]
     write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
 
 
 def _reported(
-    folders: Sequence[Path],
-    base: str | None,
-    all_pairs: bool,
-    metrics: Sequence[str] | None,
-    common: bool,
-    prices: Sequence[str] | None,
-    num_questions: int,
+    folders: list[Path], base: str | None, common: bool, price: list[str] | None, **how: Any
 ) -> list[Reported]:
-    read = read_prices(prices) if prices else None
+    """Group runs by dataset, and compare those of each group. `how` are options of `compare_group`."""
+    prices = read_prices(price) if price else None
     groups = group_runs([read_run(folder) for folder in folders], common=common)
-    compared = partial(
-        compare_group, metrics=metrics or (), all_pairs=all_pairs, num_questions=num_questions, prices=read
-    )
     bases = zip(groups, base_indices(base, groups), strict=True)
-    return [Reported(group, compared(group, base=index)) for group, index in bases]
+    return [Reported(group, compare_group(group, base=at, prices=prices, **how)) for group, at in bases]
 
 
 def _show(found: Sequence[Comparisons]) -> None:

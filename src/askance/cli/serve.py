@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from askance.cli.options import OtelFlag, span_export, with_settings
+from askance.cli.options import OtelFlag, recording, with_settings
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import MissingExtra
 from askance.terminal.console import out, print_plain
@@ -44,10 +44,9 @@ def serve(
     """
     try:
         from askance.serve.app import create_app
-        from askance.serve.limits import Limits
+        from askance.serve.limits import Limits, with_open_files
         from askance.serve.security import Keys, read_keys
-        from askance.serve.server import allowed_hosts, check_address, open_socket
-        from askance.serve.server import serve as serve_forever
+        from askance.serve.server import allowed_hosts, check_address, make_server, open_socket
     except ImportError as error:
         raise MissingExtra(error.name or "fastapi", "serve", "askance serve") from error
     keys = read_keys(api_key_env, os.environ) if api_key_env else Keys()
@@ -57,9 +56,9 @@ def serve(
         config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
     limits = Limits(in_flight=config.questions_in_flight, waiting=waiting)
     hosts = allowed_hosts(host, allow_host or ())
-    with open_socket(host, port) as listening, span_export(otel) as on_end:
+    with open_socket(host, port) as listening, recording(otel) as on_end:
         app = create_app(config, keys, hosts=hosts, limits=limits, on_end=on_end)
         address, port = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         print_plain(out, f"askance serves http://{shown}:{port}")
-        serve_forever(app, listening, limits)
+        make_server(app, with_open_files(limits)).run(sockets=[listening])

@@ -103,7 +103,7 @@ MODELS = {
         install=embedded_line,
     ),
     "hf": Kind(
-        "askance.models.loaders:load_hf_model",
+        "askance.models.hf.adapter:load_hf_model",
         "a causal model in the Hugging Face format: a directory, a .gguf file, or a name on the hub; or the "
         "directory of an adapter, which ?adapter=DIR adds to a base of your choice",
         "hf:NAME[?device=…&dtype=…]",

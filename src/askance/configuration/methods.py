@@ -184,16 +184,11 @@ class _Maker:
                 if name not in members:
                     with about(f"parameters.{name}.{next(iter(given), '')}"):
                         raise UnknownName("member", name, members, place=f"of method {name_of(cls)}")
-            made = (
-                (
-                    name,
-                    self.make(
-                        member, {} if isinstance(member, Spec) else of_members.get(name, {}), is_member=True
-                    ),
-                )
-                for name, member in members.items()
-            )
-            return {parameter: replace(cast(Any, collection), named=tuple(made))}
+            made = dict[str, Method]()
+            for name, member in members.items():
+                settings = {} if isinstance(member, Spec) else of_members.get(name, {})
+                made[name] = self.make(member, settings, is_member=True)
+            return {parameter: replace(cast(Any, collection), named=tuple(made.items()))}
         return {}
 
 
@@ -291,7 +286,7 @@ def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
     """
     if not model or prompts_class(cls) is None:
         return {}
-    from askance.models.local.reader_note import NOTE, read_note
+    from askance.models.local.model_files import NOTE, read_note
 
     with about("models.answer"):
         folder = _reader_folder(parse_spec(model))

@@ -29,7 +29,7 @@ class StepInput(Generic[S]):
         start: The position in the sequence of the first token of `ids`.
         ids: The token ids to compute.
         num_logits: The number of tokens at the end of `ids` whose logits are wanted.
-        wants_attention: Whether the last layer's attention weights are wanted for the same tokens, too.
+        wants_attention: Whether the last layer's attention weights are wanted for the last token of `ids`.
     """
 
     slot: S
@@ -45,12 +45,12 @@ class StepOutput:
 
     Attributes:
         logits: The logits of the last `num_logits` input tokens, each of shape [vocabulary].
-        attention: For each of these tokens, its attention weights over all tokens up to and including
-            itself, shape [heads, tokens]. Empty if attention was not wanted.
+        attention: The attention weights of the last input token over all tokens up to and including itself,
+            shape [heads, tokens]; None if attention was not wanted.
     """
 
     logits: Sequence[Any]
-    attention: Sequence[Any] = ()
+    attention: Any = None
 
 
 class Backend(Protocol[S]):

@@ -151,8 +151,8 @@ class SamplingRequest:
             Whether the generation needs another token.
         """
         self._num_cached = num_cached_tokens
-        if output.attention:
-            self._set_attention(output.attention[-1])
+        if output.attention is not None:
+            self._set_attention(output.attention)
         logits: TokenLogits = output.logits[-1]
         token = self._token(self._sampler.sample(logits), logits)
         self.ids.append(token.id)

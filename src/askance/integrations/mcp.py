@@ -23,7 +23,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 
-from askance.ask import Engine, NoRetriever, Result
+from askance.ask import Engine, NoRetriever
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError
 from askance.core.parameters import method_spec
@@ -136,7 +136,18 @@ class _Tools:
         self._traces[trace_id] = result.trace
         if len(self._traces) > NUM_KEPT:
             self._traces.popitem(last=False)
-        return _tool_answer(result, trace_id, str(method_spec(self._engine.method)))
+        answer, usage = result.answer, result.usage
+        cited = enumerate(cited_passages(answer), start=1)
+        return ToolAnswer(
+            answer=answer.statement if answer.abstained else marked(answer),
+            short_answer="" if answer.abstained else answer.short,
+            sources=[_source(number, passage) for number, passage in cited],
+            trace_id=trace_id,
+            method=str(method_spec(self._engine.method)),
+            searches=usage.searches,
+            prompt_tokens=usage.prompt_tokens,
+            generated_tokens=usage.generated_tokens,
+        )
 
     async def search(
         self, query: str, k: Annotated[int, Field(ge=1, le=100)] = 5, where: str | None = None
@@ -165,21 +176,6 @@ class _Tools:
             remedy = f"give the trace_id of one of the last {NUM_KEPT} answers of ask."
             raise ToolError(f"there is no trace {trace_id!r}: {remedy}")
         return [step for event in self._traces[trace_id].events for step in _steps(event)]
-
-
-def _tool_answer(result: Result, trace_id: str, method: str) -> ToolAnswer:
-    answer, usage = result.answer, result.usage
-    cited = enumerate(cited_passages(answer), start=1)
-    return ToolAnswer(
-        answer=answer.statement if answer.abstained else marked(answer),
-        short_answer="" if answer.abstained else answer.short,
-        sources=[_source(number, passage) for number, passage in cited],
-        trace_id=trace_id,
-        method=method,
-        searches=usage.searches,
-        prompt_tokens=usage.prompt_tokens,
-        generated_tokens=usage.generated_tokens,
-    )
 
 
 def _source(number: int, passage: Passage, score: float = 0.0) -> Source:

@@ -31,7 +31,7 @@ try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 except ImportError as error:
     raise MissingExtra("opentelemetry-sdk", "otel", "the export of spans") from error
 
@@ -238,7 +238,7 @@ def otlp_spans() -> Iterator[SpanRecorder]:
     # The attributes of the environment win.
     resource = Resource({"service.name": "askance", "service.version": VERSION})
     provider = TracerProvider(resource=resource.merge(OTELResourceDetector().detect()))
-    exporter = _CountingExporter(OTLPSpanExporter())
+    exporter = _CountingExporter()
     provider.add_span_processor(BatchSpanProcessor(exporter))
     # The note below replaces the library's messages, which have a line for every attempt.
     logger = logging.getLogger("opentelemetry")
@@ -257,21 +257,13 @@ def otlp_spans() -> Iterator[SpanRecorder]:
             )
 
 
-class _CountingExporter(SpanExporter):
-    """An exporter that counts the spans that its inner exporter could not send."""
+class _CountingExporter(OTLPSpanExporter):
+    """An exporter that counts the spans that it could not send."""
 
-    def __init__(self, inner: SpanExporter) -> None:
-        self._inner = inner
-        self.num_lost = 0
+    num_lost = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._inner.export(spans)
+        result = super().export(spans)
         if result is not SpanExportResult.SUCCESS:
             self.num_lost += len(spans)
         return result
-
-    def shutdown(self) -> None:
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._inner.force_flush(timeout_millis)

@@ -50,10 +50,7 @@ class Single(WritesAnswer):
     """
 
     passages: int = parameter(
-        3, "number of passages; 0: as many as fit into l_max and the window, up to most_passages", at_least=0
-    )
-    most_passages: int | None = parameter(
-        None, "maximum number of passages; none: no other limit", at_least=1
+        3, "number of passages; 0: as many as fit into l_max and the window", at_least=0
     )
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
@@ -73,7 +70,7 @@ class Single(WritesAnswer):
 
         room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - await count(())
         estimate = partial(estimate_fitting, room=room, count=count)
-        hits = await search_to_fit(search, estimate, self.passages, self.most_passages)
+        hits = await search_to_fit(search, estimate, self.passages)
         if not self.passages or self.l_max is not None:
             most, prompt_with = len(hits), lambda num: prompt(hits[:num])
             hits = hits[: await num_fitting(run, most, prompt_with, self.max_tokens)]

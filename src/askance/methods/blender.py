@@ -15,12 +15,11 @@ from askance.core.types import Demo, Hit, Question, Role
 from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
 from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import PromptBuilder
-from askance.methods.airrag.state import PathState, unique_hits
+from askance.methods.airrag.state import Node, PathState, unique_hits
 from askance.methods.airrag.verifiers import (
-    FinishedPath,
     agreement_with,
     choose_answer,
-    valid_paths,
+    valid_nodes,
     verifier_tokens,
 )
 from askance.methods.baselines import Single
@@ -73,13 +72,11 @@ async def run_member(
     return MemberResult(name, answer, unique_hits(hit for _, hits in retriever.shown for hit in hits), error)
 
 
-def endings_of(
-    results: Sequence[MemberResult], most_passages: int | None
-) -> list[tuple[MemberResult, FinishedPath]]:
-    """Return each successful result, paired with a finished AirRAG path made from the result.
+def candidates_of(results: Sequence[MemberResult], most_passages: int | None) -> dict[Node, MemberResult]:
+    """Return each successful result by a node of AirRAG, which is made from it.
 
-    The paths are the input of the last call. The answer of a path is the short answer or, without one, the
-    whole text. If the whole text differs from the short answer, it becomes the history of the path.
+    The nodes are the input of the last call. The answer of a node is the short answer or, without one, the
+    whole text. If the whole text differs from the short answer, it becomes the history of the node.
     Reciprocal-rank fusion ranks the passages of all methods together, and only the best of them are kept.
 
     Args:
@@ -87,15 +84,15 @@ def endings_of(
     """
     succeeded = [result for result in results if result.error is None]
     ranked = fuse_hits([result.hits for result in succeeded])
-    ranks, endings = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}, []
+    ranks, candidates = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}, {}
     for result in succeeded:
         hits = (replace(hit, rank=ranks.get(hit.passage.id, 0)) for hit in result.hits)
         written = result.answer.text.strip()
         short = (result.answer.short or written).strip()
         history = (Demo("", written),) if normalise_answer(written) != normalise_answer(short) else ()
         state = PathState(history=history, found=(tuple(hit for hit in hits if hit.rank),), answer=short)
-        endings.append((result, FinishedPath(state, is_grounded=bool(result.hits))))
-    return endings
+        candidates[Node(state)] = result
+    return candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,25 +188,23 @@ class Blender(Parameters):
     async def _choose(
         self, question: Question, run: Run, results: Sequence[MemberResult], shares: BudgetShares
     ) -> Answer:
-        endings = endings_of(results, (self.passages or None) if self.show_passages else 0)
-        kept = valid_paths([ending for _, ending in endings])
+        candidates = candidates_of(results, (self.passages or None) if self.show_passages else 0)
+        kept = valid_nodes(list(candidates))
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")
             return Answer("")
-        by_ending = {id(ending): result for result, ending in endings}
         if len(kept) == 1:
-            only = by_ending[id(kept[0])]
+            only = candidates[kept[0]]
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
         prompts = PromptBuilder(BudgetedModel(run.model, shares.last), question, self.prompts)
         chosen = await choose_answer(self.verifier, kept, prompts, self.summary_tokens, run)
-        nearest = by_ending[id(chosen.path)]
-        scored = zip(kept, chosen.scores, strict=True)
-        numbers = {by_ending[id(ending)].name: score for ending, score in scored}
+        nearest = candidates[chosen.node]
+        numbers = {candidates[node].name: score for node, score in chosen.scores.items()}
         run.trace.decide("choose", chosen.answer, f"nearest to {nearest.name}", numbers=numbers)
         evidence = [(question.text, [citation.passage for citation in nearest.answer.citations])]
-        answer = answer_with_sources(chosen.answer, question, run, evidence, chosen.path.state.hits)
+        answer = answer_with_sources(chosen.answer, question, run, evidence, chosen.node.state.hits)
         return replace(answer, agreement=agreement_with(answer.text, kept))
 
 

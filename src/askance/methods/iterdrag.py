@@ -118,9 +118,6 @@ class Iterdrag(TokenLimited):
     passages: int = parameter(
         3, "number of passages per search; 0: as many as l_max or the window allow", at_least=0
     )
-    most_passages: int | None = parameter(
-        None, "maximum number of passages per search; none: no other limit", at_least=1
-    )
     max_iters: int = parameter(5, "maximum number of lines before the final one; 0: no follow-up", at_least=0)
     examples: int = parameter(0, "number of worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
     line_tokens: int = parameter(64, "maximum number of new tokens of a line before the last", at_least=1)
@@ -167,7 +164,7 @@ class Iterdrag(TokenLimited):
             partial(search_for, query, state.run, why=why),
             partial(self._num_affordable, state),
         )
-        found = await search_to_fit(search, estimate, state.num_passages, self.most_passages)
+        found = await search_to_fit(search, estimate, state.num_passages)
         state.num_passages = state.num_passages or min(await estimate(found), len(found))
         known = {hit.passage.id for hit in state.hits}
         new = [hit for hit in found[: state.num_passages] if hit.passage.id not in known]

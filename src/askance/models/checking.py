@@ -14,10 +14,10 @@ from askance.core.types import (
     Chat,
     GenerateRequest,
     Generation,
+    Prompt,
     Raw,
     Sampling,
     Span,
-    StopCondition,
     Token,
     Turn,
     Want,
@@ -86,23 +86,21 @@ async def check(load: Callable[[str], Model], enabling_options: Mapping[str, str
     model = load("")
     declared = model.signals | model.capabilities
     findings = list[CheckFinding]()
-    for ability, check_ability in ABILITY_CHECKS.items():
-        is_declared = ability in declared
-        option = "" if is_declared else enabling_options.get(ability, "")
-        if not is_declared and not option:
-            findings.append(CheckFinding(ability, False, None))
+    for name, check_one in (ABILITY_CHECKS | GUARANTEE_CHECKS).items():
+        if check_one in _NEED_ALTERNATIVES and "top_logprobs" not in declared:
+            continue
+        is_declared = name in declared if name in ABILITY_CHECKS else None
+        option = enabling_options.get(name, "") if is_declared is False else ""
+        if is_declared is False and not option:
+            findings.append(CheckFinding(name, False, None))
             continue
         try:
             candidate = load(option) if option else model
         except ParameterError as error:  # The option contradicts a declared one.
-            findings.append(CheckFinding(ability, False, None, str(error)))
+            findings.append(CheckFinding(name, False, None, str(error)))
             continue
-        why = await _problem(check_ability, candidate, may_raise=is_declared and not findings)
-        findings.append(CheckFinding(ability, is_declared, not why, why, option))
-    for guarantee, check_guarantee in GUARANTEE_CHECKS.items():
-        if check_guarantee not in _NEED_ALTERNATIVES or "top_logprobs" in declared:
-            why = await _problem(check_guarantee, model)
-            findings.append(CheckFinding(guarantee, None, not why, why))
+        why = await _problem(check_one, candidate, may_raise=bool(is_declared) and not findings)
+        findings.append(CheckFinding(name, is_declared, not why, why, option))
     return CheckReport(model.name, model.context_tokens, tuple(findings))
 
 
@@ -116,24 +114,20 @@ async def _problem(check: Check, model: Model, *, may_raise: bool = False) -> st
         return str(error) or type(error).__name__
 
 
-def _prompt(model: Model, raw: Raw | Chat = _RAW, chat: Raw | Chat = CHAT) -> Raw | Chat:
+def _prompt(model: Model, raw: Prompt = _RAW, chat: Prompt = CHAT) -> Prompt:
     return raw if "raw" in model.capabilities else chat
 
 
 async def generate_text(
-    model: Model,
-    want: Want = Want(),
-    prompt: Raw | Chat | None = None,
-    sampling: Sampling = Sampling(8),
-    until: StopCondition | None = None,
+    model: Model, want: Want = Want(), prompt: Prompt | None = None, sampling: Sampling = Sampling(8)
 ) -> tuple[Generation, tuple[Token, ...]]:
     """Return a generation and all of its tokens, including the dropped tokens."""
-    request = GenerateRequest(prompt or _prompt(model), sampling, want, until, key=("check",))
+    request = GenerateRequest(prompt or _prompt(model), sampling, want, key=("check",))
     (generation,) = await model.generate(request)
     return generation, (*generation.tokens, *generation.dropped)
 
 
-async def _check_prompt(model: Model, prompt: Raw | Chat) -> str:
+async def _check_prompt(model: Model, prompt: Prompt) -> str:
     generation, _ = await generate_text(model, prompt=prompt)
     return "" if generation.generated_tokens else "it wrote nothing"
 
@@ -177,31 +171,34 @@ async def _check_attend(model: Model) -> str:
     return "" if np.allclose(sums, 1, atol=1e-3) else "weights that do not sum to 1"
 
 
-async def _check_tokens(model: Model, want: Want, problem: Callable[[Token], str]) -> str:
+async def _check_signals(model: Model, want: Want) -> str:
+    """Check the signals in `want` of each token, and that they agree with each other."""
     _, tokens = await generate_text(model, want)
-    return next(filter(None, map(problem, tokens)), "") if tokens else "it wrote nothing"
+    problems = (_signal_problem(token, want, is_last=token is tokens[-1]) for token in tokens)
+    return next(filter(None, problems), "") if tokens else "it wrote nothing"
 
 
-def _logprob_problem(token: Token) -> str:
-    return "" if token.logprob is not None and token.logprob <= 0 else f"it returned {token.logprob}"
-
-
-def _top_problem(token: Token) -> str:
-    if not token.top:
+def _signal_problem(token: Token, want: Want, *, is_last: bool) -> str:
+    own, best = token.logprob, token.top[0][1] if token.top else 0.0
+    if want.logprob and (own is None or own > 0):
+        return f"it returned {own}"
+    if want.top_logprobs and not token.top:
         return "tokens without alternatives"
-    is_off = token.top[0][1] < (token.logprob or 0) - _TOLERANCE
-    return f"the token {token.text!r} is more probable than the most probable" if is_off else ""
-
-
-def _entropy_problem(token: Token) -> str:
-    """Check that the entropy lies within the bounds that the alternatives imply."""
-    if token.entropy is None:
-        return "tokens without entropy"
-    least, most = entropy_bounds([logprob for _, logprob in token.top], _NUM_TOP)
-    if least - _TOLERANCE <= token.entropy <= most + _TOLERANCE:
-        return ""
-    allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
-    return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
+    if own is not None and best < own - _TOLERANCE:
+        return f"the token {token.text!r} is more probable than the most probable"
+    if want.entropy:
+        if token.entropy is None:
+            return "tokens without entropy"
+        least, most = entropy_bounds([logprob for _, logprob in token.top], _NUM_TOP)
+        if not least - _TOLERANCE <= token.entropy <= most + _TOLERANCE:
+            allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
+            return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
+    if len(token.probs) != len(want.token_probs) or not all(0 <= value <= 1 for value in token.probs):
+        return f"it returned {token.probs}"
+    row = token.attention  # The last token of a text has none.
+    if want.attention and not is_last and (row is None or abs(float(row.sum()) - 1) > 1e-3):
+        return "rows that do not sum to 1, or none"
+    return ""
 
 
 async def _check_token_probs(model: Model) -> str:
@@ -209,16 +206,7 @@ async def _check_token_probs(model: Model) -> str:
     single = [token.text for token in first.tokens if token.text and len(model.tokenize(token.text)) == 1]
     if not single:
         return f"its text has no part of a single token: {first.text!r}"
-    again, _ = await generate_text(model, Want(token_probs=(single[0],)))
-    values = [value for token in again.tokens for value in token.probs]
-    return "" if values and all(0 <= value <= 1 for value in values) else f"it returned {values}"
-
-
-async def _check_attention(model: Model) -> str:
-    _, tokens = await generate_text(model, Want(attention="mean"))
-    rows = [token.attention for token in tokens[:-1]]
-    is_valid = rows and all(row is not None and abs(float(row.sum()) - 1) < 1e-3 for row in rows)
-    return "" if is_valid else "rows that do not sum to 1, or none"
+    return await _check_signals(model, Want(token_probs=(single[0],)))
 
 
 async def _check_reproducibility(model: Model) -> str:
@@ -257,15 +245,11 @@ ABILITY_CHECKS: dict[str, Check] = {
     "continuation": _check_continuation,
     "score": check_scores,
     "attend": _check_attend,
-    "logprob": partial(_check_tokens, want=Want(logprob=True), problem=_logprob_problem),
-    "top_logprobs": partial(
-        _check_tokens, want=Want(logprob=True, top_logprobs=_NUM_TOP), problem=_top_problem
-    ),
-    "entropy": partial(
-        _check_tokens, want=Want(entropy=True, top_logprobs=_NUM_TOP), problem=_entropy_problem
-    ),
+    "logprob": partial(_check_signals, want=Want(logprob=True)),
+    "top_logprobs": partial(_check_signals, want=Want(logprob=True, top_logprobs=_NUM_TOP)),
+    "entropy": partial(_check_signals, want=Want(entropy=True, top_logprobs=_NUM_TOP)),
     "token_probs": _check_token_probs,
-    "attention": _check_attention,
+    "attention": partial(_check_signals, want=Want(attention="mean")),
 }
 GUARANTEE_CHECKS: dict[str, Check] = {
     "the same key gives the same text": _check_reproducibility,

@@ -1,22 +1,13 @@
-"""Load the models that specifications name, and choose the engine that runs each model.
-
-The bundled model and GGUF files run on llama.cpp, or on torch if llama.cpp can't be used. An adapter is
-merged into the base model that it was trained on, or into another base model that the specification names.
-"""
+"""Load the bundled model and GGUF files, which run on llama.cpp, or on torch if llama.cpp can't be used."""
 
 import warnings
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from askance.core.errors import MissingExtra, ModelSpecError, ParameterError
-from askance.core.installing import install_line
 from askance.core.notes import note
 from askance.core.ports import Model
-from askance.models import bundled
-
-if TYPE_CHECKING:
-    from askance.models.hf import HfModel
+from askance.models.bundled import BUNDLED, bundled_adapter, gguf_path, packed_gguf
+from askance.models.local.model_files import gguf_file
 
 ENGINES = ("llama.cpp", "torch")
 """The engines that can run the bundled model."""
@@ -40,145 +31,45 @@ def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "",
     """
     if engine not in ("", *ENGINES):
         raise ParameterError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
-    if attention and engine == "torch":
-        raise ModelSpecError("?attention= needs engine=llama.cpp: leave it or engine=torch out.")
-    engine = "llama.cpp" if attention else engine
-    if engine == "llama.cpp" and others:
-        theirs = "attention=" if attention else "engine=llama.cpp"
-        raise ModelSpecError(
-            f"?{'&'.join(others)}= needs engine=torch: leave it or {theirs} out of the specification."
-        )
-    spec, adapter = f"{bundled.BUNDLED}:{name}".rstrip(":"), bundled.bundled_adapter(name)
+    for_torch = [*(f"{option}=" for option in others), *(["engine=torch"] if engine == "torch" else [])]
+    for_llama = ["attention="] if attention else ["engine=llama.cpp"] if engine == "llama.cpp" else []
+    if for_torch and for_llama:
+        raise ModelSpecError(f"?{for_torch[0]} needs torch and {for_llama[0]} llama.cpp: leave one out.")
+    spec, adapter = f"{BUNDLED}:{name}".rstrip(":"), bundled_adapter(name)
     # The weights come first: the message about missing weights also has the command for the engine.
-    bundled.gguf_path()
-    if not others and engine != "torch" and (engine or _can_use_llama_cpp(spec)):
+    gguf_path()
+    if not for_torch and (for_llama or _can_use_llama_cpp(spec)):
         from askance.models.llama_cpp import load_gguf
 
-        path = bundled.packed_gguf(adapter) if adapter else bundled.gguf_path()
+        path = packed_gguf(adapter) if adapter else gguf_path()
         return load_gguf(str(path), attention=attention or "1", display_name=spec)
     if "adapter" not in others:
         from askance.models.hf import load_hf
+        from askance.models.hf.adapter import torch_folder
 
-        return load_hf(str(bundled.torch_folder(adapter)), display_name=spec, **others)
+        return load_hf(str(torch_folder(name)), display_name=spec, **others)
     if adapter:
         raise ModelSpecError(
             f"model {spec!r} has an adapter already: write bundled:base?adapter={others['adapter']}."
         )
-    return _with_adapter(spec, spec, **others)
+    from askance.models.hf.adapter import load_adapted
 
-
-def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
-    """Load a model with transformers.
-
-    Args:
-        name: The model, or the folder of an adapter, which is then merged into its base model.
-        adapter: The folder of an adapter to merge into the model; empty for none.
-    """
-    from askance.models.hf import load_hf
-    from askance.models.hf.adapter import holds_adapter
-
-    if adapter:
-        model = _with_adapter(f"hf:{name}", name, adapter=adapter, **options)
-    elif holds_adapter(Path(name).expanduser()):
-        adapter = name
-        model = load_adapted(Path(name).expanduser(), display_name=name, **options)
-    else:
-        model = load_hf(name, **options)
-    if model.device.type == "cpu" and options.get("device", "auto") == "auto":
-        _note_quicker_way(name, adapter)
-    return model
-
-
-def _note_quicker_way(name: str, adapter: str) -> None:
-    """Add a note that llama.cpp is faster than torch without a GPU, and which specification selects it."""
-    is_gguf = name.endswith(".gguf")
-    spec = f"gguf:{name if is_gguf else 'FILE'}{f'?adapter={adapter}' if adapter else ''}"
-    if not is_gguf:
-        spec += f" with a GGUF file of {'its base' if adapter else 'the same model'}"
-    install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"
-    note(
-        "quicker",
-        f"Model 'hf:{name}' runs on the CPU with torch, which finds no GPU. llama.cpp is quicker there: use "
-        f"{spec}{install}, or write ?device=cpu to keep torch.",
-    )
+    return load_adapted(base=spec, display_name=f"{spec}?adapter={others['adapter']}", **others)
 
 
 def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
     """Load a model from a GGUF file (see `load_gguf`).
 
     Args:
-        adapter: A folder that peft or `askance train reader` wrote, or a GGUF file; empty for no adapter.
-
-    Raises:
-        ModelSpecError: As for `load_gguf`, the adapter is no plain LoRA, or the cache can't be written.
-        ParameterError: The value of `attention` is unknown.
+        adapter: A GGUF file with a LoRA, which needs llama.cpp; empty for no adapter.
     """
-    from askance.models.local.model_files import gguf_file
-
-    shown = f"{name}?adapter={adapter}" if adapter else name
-    if not _can_use_llama_cpp(f"gguf:{name}"):
+    if not adapter and not _can_use_llama_cpp(f"gguf:{name}"):
         from askance.models.hf import load_hf
 
-        base = str(gguf_file(name))
-        if adapter:
-            return _with_adapter(f"hf:{base}", name, adapter=adapter)
-        return load_hf(base, display_name=name)
+        return load_hf(str(gguf_file(name)), display_name=name)
     from askance.models.llama_cpp import load_gguf
 
-    path = Path(adapter).expanduser() if adapter else None
-    if path is not None and path.is_dir():
-        path = bundled.converted_lora(path, gguf_file(name))
-    return load_gguf(name, attention=attention, display_name=shown, adapter=path)
-
-
-def load_adapted(
-    folder: Path, *, base: str | None = None, device: str = "auto", dtype: str = "auto", display_name: str
-) -> "HfModel":
-    """Load a base model and merge the adapter in `folder` into it.
-
-    Args:
-        base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
-            that the adapter names.
-        device, dtype: As for `load_hf`.
-
-    Raises:
-        ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.
-        MissingExtra: The package peft is not installed.
-        ParameterError: The `dtype` is unknown.
-    """
-    import torch
-
-    from askance.models.hf.adapter import merge, open_adapter
-    from askance.models.hf.load import as_model, fitting, load_parts, placement
-
-    torch_device, precision = placement(device, dtype)
-    adapter = open_adapter(folder)
-    # The adapter was trained on the unrounded base, so rounding comes last.
-    stored = "float32" if precision is torch.float32 else "stored"
-    named = base or adapter.base
-    remedy = f"Name its base: hf:NAME?adapter={folder}"
-    if named is None:
-        raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
-    try:
-        path = bundled.torch_folder() if named == bundled.BUNDLED_BASE else named.removeprefix("hf:")
-        # Merging on the CPU needs no GPU memory.
-        module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
-    except ModelSpecError as error:
-        if base is not None:
-            raise
-        raise ModelSpecError(
-            f"the base {named!r} of adapter {str(folder)!r} can't be used: {error} {remedy}"
-        ) from error
-    merged = merge(adapter, module, tokenizer, named)
-    with fitting(display_name, torch_device):
-        for weight in merged.parameters():
-            weight.data = weight.data.to(torch_device, precision)
-        return as_model(merged.to(torch_device), tokenizer, name=display_name)
-
-
-def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str) -> "HfModel":
-    folder, shown = Path(adapter).expanduser(), f"{display_name}?adapter={adapter}"
-    return load_adapted(folder, base=base, display_name=shown, **options)
+    return load_gguf(name, attention=attention, adapter=adapter)
 
 
 def _can_use_llama_cpp(spec: str) -> bool:

@@ -8,13 +8,17 @@ from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import cast
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 from askance.core.panics import panics_as
 from askance.core.ports import PairScorer
 from askance.core.strict_json import whole_characters
 from askance.core.types import Passage
-from askance.models.bundled import BUNDLED, RERANKER
+
+BUNDLED = "bundled"
+RERANKER = Path(__file__).with_name("reranker")
+"""The folder of the bundled cross-encoder."""
 
 
 class CrossEncoder(PairScorer):
@@ -91,15 +95,13 @@ def load_cross_encoder(name: str = BUNDLED, *, device: str = "auto") -> CrossEnc
             "Leave device out, or name a folder that `askance train relevance` wrote."
         )
     folder = RERANKER if is_bundled else Path(name).expanduser()
-    has_onnxruntime = find_spec("onnxruntime") and find_spec("tokenizers")
-    is_exported = device == "auto" and (folder / "model.onnx").is_file()
-    prefers_torch = not is_exported or (not has_onnxruntime and find_spec("sentence_transformers"))
-    scorer: CrossEncoder
-    if prefers_torch and not is_bundled:
-        scorer = resolve_name("askance.models.hf.cross_encoder:load_cross_encoder")(name, device=device)
-    elif has_onnxruntime:
-        load = resolve_name("askance.models.onnx.cross_encoder:load_onnx_cross_encoder")
-        scorer = load(folder, f"cross-encoder:{BUNDLED if is_bundled else folder.resolve()}")
-    else:
-        raise MissingExtra("onnxruntime", "rerank", f"the reranker {name}")
-    return scorer
+    if is_bundled or (device == "auto" and (folder / "model.onnx").is_file()):
+        if find_spec("onnxruntime") and find_spec("tokenizers"):
+            load = resolve_name("askance.models.onnx.cross_encoder:load_onnx_cross_encoder")
+            return cast(
+                CrossEncoder, load(folder, f"cross-encoder:{BUNDLED if is_bundled else folder.resolve()}")
+            )
+        if is_bundled or not find_spec("sentence_transformers"):
+            raise MissingExtra("onnxruntime", "rerank", f"the reranker {name}")
+    load = resolve_name("askance.models.hf.encoder:load_cross_encoder")
+    return cast(CrossEncoder, load(name, device=device))

@@ -6,14 +6,18 @@ its signals are computed from an explicit next-word distribution.
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from askance.core.errors import InputError, PromptTooLong
+from askance.core.errors import InputError, ModelSpecError, PromptTooLong, first_flaw
 from askance.core.extensions import implements
 from askance.core.ports import Encoder, Entailment, Model, Reranker
 from askance.core.types import (
@@ -25,7 +29,7 @@ from askance.core.types import (
     Key,
     Part,
     Prompt,
-    Raw,
+    Sampling,
     Scored,
     Signal,
     Span,
@@ -37,19 +41,56 @@ from askance.core.types import (
 )
 from askance.inference.decoding import check_sampling
 from askance.inference.stopping import StopTracker
-from askance.models import scripted_replies as script
 from askance.models.pair_scorer import CrossEncoder
-from askance.models.scripted_replies import Reply
 from askance.text.linguistics import content_words
-
-__all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel", "ScriptedPairScorer"]
 
 KEPT_PROMPTS = 2_000
 """The number of prompts that a scripted model keeps. Every distinct piece of all its texts is kept, too."""
 _NUM_IDS = 1 << 31
+_END = "<|end|>"
+VOCABULARY = (" red", " green", " blue", " one", " two", " three", " cat", " dog", " river", ".", "\n", _END)
+
+Distribution = dict[str, float]
+Probability = Annotated[float, Gt(0), Le(1)]
+_SHAPE = 'A reply is {"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}; probabilities are above 0, up to 1.'
 
 ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs", "attention"})
 ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuation", "score", "attend"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply of a scripted model.
+
+    Attributes:
+        doubts: The probabilities of some words of the text, by word.
+        sureness: The probability of every other word.
+        ends: Whether the end token follows the text.
+        entropies: The entropies (nats) to report for some words, instead of the entropies of their
+            distributions.
+        beside: For some words, the alternative pieces with their probabilities.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    text: str
+    doubts: Mapping[str, Probability] = field(default_factory=dict)
+    sureness: Probability = 0.99
+    ends: bool = True
+    entropies: Mapping[str, float] = field(default_factory=dict)
+    beside: Mapping[str, dict[str, Annotated[float, Ge(0), Le(1)]]] = field(default_factory=dict)
+
+    def distribution(self, piece: str) -> Distribution:
+        """Return the distribution in which a piece of the text is chosen. Its first entry is that piece."""
+        word = _bare_word(piece)
+        probability, others = self.doubts.get(word, self.sureness), self.beside.get(word, {})
+        rest = 1.0 - probability - sum(others.values())
+        if rest < -1e-9:
+            raise InputError(
+                f"the probabilities of {word!r} and of the pieces beside it sum to {1.0 - rest:g} in a "
+                "reply: make doubts, sureness and beside sum to at most 1."
+            )
+        return {piece: probability, **others, " (other)": max(rest, 0.0)}
 
 
 AttentionFunction = Callable[[Sequence[str]], Sequence[float]]
@@ -101,7 +142,10 @@ class ScriptedModel:
         self._num_calls = 0
         self._replies = replies
         self._scores, self._attention = scores or {}, attention
-        self._control, self._piece = frozenset(control), script.piece_pattern(control)
+        self._control = frozenset(control)
+        # Each control token is one piece.
+        strings = "|".join([*map(re.escape, sorted(control, key=len, reverse=True)), r"<\|[a-z_]+\|>"])
+        self._piece = re.compile(rf"{strings}|\s*(?:(?!{strings})[^\s<])+|\s*<|\s+")
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
@@ -135,15 +179,15 @@ class ScriptedModel:
         rows = np.zeros((2, len(ids), len(ids)), dtype=np.float32)
         for query in range(len(ids)):
             rows[:, query, : query + 1] = self._attention_row(ids, query)
-        return Attention(ids, tuple(self._pieces[i] for i in ids), rows)
+        return Attention(ids, self.pieces(ids), rows)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
         return self._encode(as_spans(text))
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        return "".join(self._pieces[i] for i in ids)
+        return "".join(self.pieces(ids))
 
-    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._pieces[i] for i in ids)
 
     async def count(self, prompt: Prompt) -> int:
@@ -151,43 +195,40 @@ class ScriptedModel:
 
     def _generate(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
         tracker = StopTracker(request.sampling, request.until, request.on_text)
-        random = np.random.Generator(np.random.Philox(script.stable_hash(request.key)))
-        distribution_at = script.reply_distributions(reply, self._piece) if reply else None
+        random = np.random.Generator(np.random.Philox(_stable_hash(request.key)))
         entropies = reply.entropies if reply else {}
+        pieces = iter([*self._piece.findall(reply.text), *([_END] if reply.ends else [])] if reply else ())
         ids = list(prompt_ids)
         while not tracker.is_finished:
-            if distribution_at:
-                weights = distribution_at(len(ids) - len(prompt_ids))
+            if reply:
+                weights = reply.distribution(next(pieces, " …"))
                 piece = next(iter(weights))
             else:
-                weights = script.nonsense_distribution(tuple(ids[-3:]))
-                piece = script.sample_piece(weights, request.sampling, random.random())
+                weights = nonsense_distribution(tuple(ids[-3:]))
+                piece = _sample_piece(weights, request.sampling, random.random())
             if request.want.attention and tracker.tokens:  # The last token's attention is known only now.
-                row = self._attention_over(ids, request.want.attention)
+                heads = self._attention_row(ids, len(ids) - 1)
+                reduced = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
+                row = reduced.get(request.want.attention, heads)
                 tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
             start = tracker.tokens[-1].end if tracker.tokens else 0
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
-            tracker.end(token) if piece == script.END else tracker.add(token)
+            tracker.end(token) if piece == _END else tracker.add(token)
         generation = tracker.generation(prompt_ids, len(prompt_ids))
         if request.want.attention is None:
             return generation
-        shown = (self._pieces[id] for id in prompt_ids)
-        return replace(
-            generation, prompt_texts=tuple(" " if self._is_control(piece) else piece for piece in shown)
-        )
-
-    def _attention_over(self, ids: Sequence[int], reduction: str) -> NDArray[np.float32]:
-        """Return the attention of the last of `ids` over all of them, for each head or reduced over heads."""
-        heads = self._attention_row(ids, len(ids) - 1)
-        reduced: dict[str, NDArray[np.float32]] = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
-        return reduced.get(reduction, heads)
+        texts = tuple(" " if self._is_control(piece) else piece for piece in self.pieces(prompt_ids))
+        return replace(generation, prompt_texts=texts)
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
+        """Return the attention of two heads at position `query`, as an array of shape [2, query + 1]."""
         if self._attention is None:
-            return script.made_up_attention_row(ids, query)
-        weights = np.array(self._attention([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
-        row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
+            keys = np.arange(query + 1)
+            heads = np.array([1.0 + (np.array(ids[: query + 1]) + query) % 7, 1.0 + keys % 3], np.float32)
+        else:
+            heads = np.array([self._attention(self.pieces(ids[: query + 1]))] * 2, np.float32)
+        row: NDArray[np.float32] = heads / heads.sum(axis=1, keepdims=True)
         return row
 
     def _reply(self, prompt: str, key: Key) -> Reply | None:
@@ -215,13 +256,16 @@ class ScriptedModel:
             return Scored(named, len(pieces))
         ids, total = list(prompt_ids), 0.0
         for piece in pieces:
-            total += math.log(script.nonsense_distribution(tuple(ids[-3:])).get(piece, 1e-6))
+            total += math.log(nonsense_distribution(tuple(ids[-3:])).get(piece, 1e-6))
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
     def prompt_ids(self, prompt: Prompt) -> TokenIds:
         """Return the ids of a prompt with its chat turns and its continuation."""
-        parts = prompt.parts if isinstance(prompt, Raw) else _chat_parts(prompt)
+        parts: list[Part] = []
+        for turn in prompt.turns if isinstance(prompt, Chat) else ():
+            parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(_END)]
+        parts += [Span("<|assistant|>")] if isinstance(prompt, Chat) else prompt.parts
         return self._encode((*parts, *prompt.continuation))
 
     def _encode(self, parts: Sequence[Part]) -> TokenIds:
@@ -241,7 +285,7 @@ class ScriptedModel:
     def _id(self, piece: str) -> int:
         """Return the id of a piece: a hash of its text, which does not depend on the order of calls."""
         if piece not in self._ids:
-            id = script.stable_hash(("piece", piece)) % _NUM_IDS
+            id = _stable_hash(("piece", piece)) % _NUM_IDS
             while id in self._pieces:
                 id += 1
             self._ids[piece], self._pieces[id] = id, piece
@@ -249,9 +293,9 @@ class ScriptedModel:
 
 
 def _token(
-    id: int, piece: str, start: int, weights: script.Distribution, want: Want, entropies: Mapping[str, float]
+    id: int, piece: str, start: int, weights: Distribution, want: Want, entropies: Mapping[str, float]
 ) -> Token:
-    text = "" if piece == script.END else piece
+    text = "" if piece == _END else piece
     ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
     return Token(
         id=id,
@@ -259,22 +303,69 @@ def _token(
         start=start,
         end=start + len(text),
         logprob=math.log(weights[piece]) if want.logprob else None,
-        entropy=entropies.get(script.bare_word(text), script.entropy(weights)) if want.entropy else None,
+        entropy=entropies.get(_bare_word(text), _entropy(weights)) if want.entropy else None,
         top=tuple((other, math.log(p)) for other, p in ranked if p > 0),
         probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
     )
 
 
-def _chat_parts(prompt: Chat) -> list[Part]:
-    parts: list[Part] = []
-    for turn in prompt.turns:
-        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(script.END)]
-    return [*parts, Span("<|assistant|>")]
+def _bare_word(piece: str) -> str:
+    """Return a piece without surrounding white space and punctuation, which is how a `Reply` names words."""
+    return piece.strip().strip(".,;:!?")
+
+
+def _entropy(weights: Distribution) -> float:
+    """Return the entropy of a distribution in nats."""
+    return -sum(p * math.log(p) for p in weights.values() if p > 0)
+
+
+def nonsense_distribution(tail: TokenIds) -> Distribution:
+    """Return a made-up distribution of the next word that depends only on the last few ids."""
+    scores = np.random.Generator(np.random.Philox(_stable_hash(tail))).gumbel(size=len(VOCABULARY))
+    weights = np.exp(scores) / np.exp(scores).sum()
+    return dict(zip(VOCABULARY, weights.tolist(), strict=True))
+
+
+def _sample_piece(weights: Distribution, sampling: Sampling, uniform: float) -> str:
+    """Return the piece that a uniform random number from 0 to 1 selects."""
+    ranked = sorted(weights.items(), key=lambda entry: -entry[1])
+    if sampling.temperature == 0:
+        return ranked[0][0]
+    ranked = ranked[: sampling.top_k or None]
+    tempered = np.array([p for _, p in ranked]) ** (1 / sampling.temperature)
+    tempered /= tempered.sum()
+    kept = tempered[: int(np.searchsorted(tempered.cumsum(), sampling.top_p)) + 1]
+    return ranked[int(np.searchsorted(kept.cumsum() / kept.sum(), uniform))][0]
+
+
+def _stable_hash(value: object) -> int:
+    """Return a hash that depends only on the value's repr."""
+    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")
+
+
+def read_replies(path: Path) -> tuple[Reply, ...]:
+    """Read replies from JSON Lines such as ``{"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}``.
+
+    Raises:
+        ModelSpecError: The file is unreadable or empty, or a line is not a reply; the message names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelSpecError(f"can't read the script {path}: {reason}. {_SHAPE}") from error
+    reader, replies = TypeAdapter(Reply), []
+    for number, line in enumerate(lines, start=1):
+        try:
+            replies.append(reader.validate_json(line))
+        except ValidationError as error:
+            raise ModelSpecError(f"{path}, line {number}{first_flaw(error)}. {_SHAPE}") from error
+    return tuple(replies)
 
 
 def load_scripted(file: str = "") -> ScriptedModel:
     """Load a model that plays the replies in a JSON Lines file. Without a file, it writes random words."""
-    return ScriptedModel(script.read_replies(Path(file)) if file else None)
+    return ScriptedModel(read_replies(Path(file)) if file else None)
 
 
 @implements(Encoder)
@@ -300,8 +391,7 @@ class ScriptedEncoder:
         return vectors
 
     def _vector(self, word: str) -> NDArray[np.float64]:
-        seed = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        random = np.random.Generator(np.random.Philox(int.from_bytes(seed, "little")))
+        random = np.random.Generator(np.random.Philox(_stable_hash(word)))
         return random.normal(size=self.dimensions)
 
 

@@ -25,6 +25,7 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.common.answer_text import cite_with_markers, decide_short_answer, parse_markers
+from askance.methods.common.generation_state import SHORT_ANSWER_TOKENS
 from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
@@ -43,7 +44,6 @@ class AuthorsMethod(TokenLimited):
         128, "maximum number of new tokens of one generation; a longer text ends the answer", at_least=1
     )
     ask_short_answer: bool = parameter(True, "ask the model for a short answer if the text states none")
-    short_answer_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
     prompts: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
 
     keeps_markers: ClassVar[bool] = True
@@ -57,9 +57,7 @@ class AuthorsMethod(TokenLimited):
 
     def start(self, question: Question, run: Run) -> "AuthorsState":
         """Return the initial state, with an empty answer."""
-        return AuthorsState(
-            question, run, self.prompts, self.short_answer_tokens if self.ask_short_answer else 0
-        )
+        return AuthorsState(question, run, self.prompts, self.ask_short_answer)
 
 
 @checked_dataclass(kw_only=True)
@@ -84,7 +82,7 @@ class AuthorsState:
     """The state of the answer to one question while a method in the authors' code writes it.
 
     Attributes:
-        short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
+        asks_short_answer: Whether to ask for a short answer if the text states none.
         text: The answer so far, with the leading and trailing spaces that the authors' code keeps.
         stop_reason: The reason why the answer has ended; an empty string while it continues.
         shown: Pairs (length of the stripped text at a search, passages found), used for citations.
@@ -95,7 +93,7 @@ class AuthorsState:
     question: Question
     run: Run
     template: PromptTemplate
-    short_answer_tokens: int = 0
+    asks_short_answer: bool = False
     text: str = ""
     stop_reason: str = ""
     shown: list[tuple[int, Sequence[Hit]]] = field(default_factory=list)
@@ -180,12 +178,12 @@ class AuthorsState:
         for each data set. Here the same rules apply as in all other methods.
         """
         text = before_invention(self.text.strip(), least_index=1)
-        if self.short_answer_tokens and AUTHORS_MARKER not in text:
+        if self.asks_short_answer and AUTHORS_MARKER not in text:
             opening = f"{text}{self.template.elicitation}".lstrip()
             why = f"the text does not hold {AUTHORS_MARKER!r}"
             prompt = self._prompt(f" {opening} ")
-            if await decide_short_answer(self.run, prompt, self.short_answer_tokens, why):
-                ending = await self.write(f" {opening} ", self.short_answer_tokens, ("elicit",))
+            if await decide_short_answer(self.run, prompt, SHORT_ANSWER_TOKENS, why):
+                ending = await self.write(f" {opening} ", SHORT_ANSWER_TOKENS, ("elicit",))
                 text = f"{opening} {before_invention(ending.text, least_index=0)}"
         statement = self._without_control_tokens(text[max(0, text.find(AUTHORS_MARKER)) :])
         return short_answer(parse_markers(statement, self.question, self.run.trace).text, self.question)

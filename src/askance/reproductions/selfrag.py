@@ -11,11 +11,10 @@ from typing import ClassVar
 from askance.core.answers import Answer, Citation
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import MissingAbility
-from askance.core.parameters import SearchParameter, checked_dataclass, parameter
+from askance.core.parameters import SearchParameter, checked_dataclass
 from askance.core.ports import Needs, RoleModel, Run, language_model
 from askance.core.types import Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.tokens import (
     RETRIEVAL,
@@ -32,7 +31,7 @@ _PROBE_TOKENS = 25
 
 
 @checked_dataclass()
-class SelfragAuthors(SelfragParameters):
+class SelfragAuthors(outputs.AuthorsParameters):
     """Self-RAG as its authors' code runs it (Asai et al. 2024), errors included.
 
     In the short form, retrieval tokens in a draft decide whether to search, and the best answer over all
@@ -40,8 +39,6 @@ class SelfragAuthors(SelfragParameters):
     The model must have the reflection tokens. Input that crashes the authors' code is accepted here, and
     docs/methods/selfrag.md lists the differences.
     """
-
-    fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term in the long form")
 
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
     searches: ClassVar[str] = "when the model asks for it"
@@ -65,12 +62,11 @@ class SelfragAuthors(SelfragParameters):
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        context = QueryContext(self, question, run, fixed_weights=self.fixed_weights)
+        context = QueryContext(self, question, run)
         text, citations = await (_short_form(context) if self.form == "short" else long_form(context))
         run.trace.commit(text)
-        return Answer(
-            text, named_option(text, question) if answer_options(question) else text.strip(), citations
-        )
+        short = named_option(text, question) if answer_options(question) else text.strip()
+        return Answer(text, short, citations)
 
 
 async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:

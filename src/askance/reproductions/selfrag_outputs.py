@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from askance.core.answers import Citation
+from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Run
 from askance.core.types import (
     GenerateRequest,
@@ -28,7 +29,7 @@ from askance.core.types import (
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.prompts import (
-    Separator,
+    SEPARATOR,
     Task,
     input_text,
     lettered_options,
@@ -53,24 +54,23 @@ Judgements = Mapping[Group, Distribution]
 _MISSING = -100.0
 
 
+@checked_dataclass()
+class AuthorsParameters(SelfragParameters):
+    """The parameters of the authors' code."""
+
+    fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term in the long form")
+
+
 class QueryContext:
-    """One question with its prompt, and methods that search, generate without stop strings, and score.
+    """One question with its prompt, and methods that search, generate without stop strings, and score."""
 
-    Attributes:
-        parameters: The parameters that all variants of Self-RAG share.
-        fixed_weights: Whether segment scores use the fixed weights of the authors' code instead of the
-            parameters.
-    """
-
-    def __init__(
-        self, parameters: SelfragParameters, question: Question, run: Run, *, fixed_weights: bool
-    ) -> None:
-        self.parameters, self.question = parameters, question
-        self.run, self.fixed_weights = run, fixed_weights
+    def __init__(self, parameters: AuthorsParameters, question: Question, run: Run) -> None:
+        self.parameters, self.question, self.run = parameters, question, run
         self.vocabulary = ReflectionVocabulary.of(run.model)
         self.task = task_of(parameters.task, question)
-        text, separator = question_and_separator(question, self.task, parameters.separator, parameters.form)
-        self._before = prompt_head(text, self.task, parameters.instructions, separator, run.trace)
+        text, separator = question_and_separator(question, self.task, parameters.form)
+        instruction = getattr(parameters.instructions, self.task)
+        self._before = prompt_head(text, instruction, separator, run.trace)
 
     async def write(self, *behind: Part, hit: Hit | None = None, key: Key, max_tokens: int = 0) -> Generation:
         """Generate text after `behind` and, if `hit` is given, a passage.
@@ -150,8 +150,8 @@ class QueryContext:
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """Return the score of a whole answer (short form) and the components of the score, by name."""
         relevance = tokens.relevance_score(_filled("relevance", judged["relevance"]))
-        read = self.parameters.use_utility and judged["utility"]
-        utility = tokens.utility_score(_filled("utility", read)) if read else 0.0
+        probs = judged["utility"]
+        utility = tokens.utility_score(_filled("utility", probs)) if probs else 0.0
         return self._scored(written, relevance, judged, utility)
 
     def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
@@ -166,15 +166,15 @@ class QueryContext:
         relevant, irrelevant = (relevance.get(each, 0.0) or _MISSING for each in tokens.GROUPS["relevance"])
         scores = self._scored(written, relevant / (relevant + irrelevant), judged, 0.0)
         fixed = {"score": scores["relevance"] + scores["support"]}
-        return {**scores, **fixed} if self.fixed_weights else scores
+        return {**scores, **fixed} if self.parameters.fixed_weights else scores
 
     def _scored(
         self, written: Generation, relevance: float, judged: Judgements, utility: float
     ) -> dict[str, float]:
         parameters, computed = self.parameters, (*written.tokens, *written.dropped)  # the end token included
         sequence = tokens.sequence_score(computed) if computed else 1.0
-        read = parameters.use_groundness and judged["support"]
-        support = tokens.support_score(_filled("support", read)) if read else 0.0
+        probs = judged["support"]
+        support = tokens.support_score(_filled("support", probs)) if probs else 0.0
         score = parameters.w_rel * relevance + parameters.w_sup * support + parameters.w_use * utility
         parts = {"sequence": sequence, "relevance": relevance, "support": support, "utility": utility}
         return {"score": score + (sequence if parameters.use_seqscore else 0.0), **parts}
@@ -255,7 +255,7 @@ def parse_segment(
 def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: float | None) -> str:
     if NO_RETRIEVAL not in text:
         return text
-    decisions = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
+    decisions = (tokens.distribution([token], "retrieve") for token in written if token.id == no_search)
     is_search = dict(enumerate(is_rewritten(probs, threshold) for probs in decisions))
     pieces = enumerate(text.split(NO_RETRIEVAL))
     return "".join(piece + (RETRIEVAL if is_search.get(index) else NO_RETRIEVAL) for index, piece in pieces)
@@ -286,18 +286,14 @@ _CONTINUED = f".{tokens.CONTINUE}"
 _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
 
 
-def question_and_separator(
-    question: Question, task: Task, separator: Separator, form: str
-) -> tuple[str, Separator]:
+def question_and_separator(question: Question, task: Task, form: str) -> tuple[str, str]:
     """Return the text of the question, and the separator between instruction and question.
 
-    In the short form, the separator "auto" depends on the task. In the long form, it means the separator of
-    the training data.
+    In the short form, a choice has a separator of its own. In the long form, it is that of the training data.
     """
     shown = _four_options(lettered_options(question)) if task == "choice" else ()
-    if separator == "auto" and form == "short":
-        separator = "choice" if task == "choice" else "short_form"
-    return input_text(question, shown), "training" if separator == "auto" else separator
+    short = "\n\n### Input:\n" if shown else f"\n\n{SEPARATOR}"
+    return input_text(question, shown), SEPARATOR if form == "long" else short
 
 
 def _four_options(shown: Sequence[str]) -> Sequence[str]:

@@ -21,9 +21,9 @@ from askance.core.filters import Filter, parse_filter
 from askance.core.notes import noted
 from askance.core.ports import Retriever, filtered_retriever
 from askance.core.trace import Trace
-from askance.core.types import Passage, Question
+from askance.core.types import Passage
 from askance.core.version import VERSION
-from askance.serve.chat import ChatQuestion, ChatService, ClientLeft, StreamResponse, unless_client_leaves
+from askance.serve.chat import ChatQuestion, ClientLeft, StreamResponse, unless_client_leaves
 from askance.serve.chat_request import AskanceOptions, ChatRequest, read_conversation, read_parameters
 from askance.serve.citations import passage_url
 from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
@@ -66,53 +66,50 @@ class Application:
         if config.index is None and keys.filters:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
-        if self.index is None:
-            engine = config.open()
-        else:
-            engine = config.open(encoder=self.index.encoder, retriever=self.index.opened)
-        engine = replace(engine, on_end=on_end)
+        encoder, opened = (self.index.encoder, self.index.opened) if self.index else (None, None)
+        engine = replace(config.open(encoder=encoder, retriever=opened), on_end=on_end)
         self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
-        self.metrics = Metrics(lambda: self.admission.running, lambda: self.admission.waiting)
+        self.metrics = Metrics(self.admission)
         self._retriever = engine.retriever
-        self._chat = ChatService(self.traces, self.metrics)
         self._viewer = viewer_files()
 
     async def chat_completions(self, request: Request, body: ChatRequest) -> Response:
         """Answer the question at the end of a conversation, in OpenAI's form."""
-        chat, has_events = await self._chat_of(request, body)
+        chat = await self._chat_of(request, body)
         held = AsyncExitStack()
         try:
             await unless_client_leaves(request, held.enter_async_context(self.admission.slot()))
             if not body.stream:
-                return Json(await unless_client_leaves(request, self._chat.complete(chat)))
-            has_usage = body.stream_options is not None and body.stream_options.include_usage
-            events = self._chat.events(chat, has_events=has_events, has_usage=has_usage)
-            return StreamResponse(events, held.pop_all(), self.limits.send_seconds)
+                return Json(await unless_client_leaves(request, chat.complete()))
+            return StreamResponse(chat.events(), held.pop_all(), self.limits.send_seconds)
         finally:
             await held.aclose()
 
-    async def _chat_of(self, request: Request, body: ChatRequest) -> tuple[ChatQuestion, bool]:
-        """Return the checked question of a request, and whether the stream has the events of the trace."""
+    async def _chat_of(self, request: Request, body: ChatRequest) -> ChatQuestion:
+        """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
         known = sorted(parameter_names(type(self.engines.engine_for(name).method)))
         parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
-        conversation = read_conversation(body.messages)
-        check_question(conversation.question)
+        question, ignored = read_conversation(body.messages)
+        check_question(question.text)
         owner = request.scope[OWNER]
-        chat = ChatQuestion(
+        return ChatQuestion(
             engine=with_rewriter(engine),
-            question=Question("question", conversation.question, history=conversation.history),
-            ignored=conversation.ignored,
+            question=question,
+            ignored=ignored,
             retriever=await self._retriever_for(owner, where),
             owner=owner,
             model=body.model or f"{PREFIX}{self.engines.default}",
             method=name,
             url_of=self._url_of(request),
+            has_events=options.events,
+            has_usage=body.stream_options is not None and body.stream_options.include_usage,
+            traces=self.traces,
+            metrics=self.metrics,
         )
-        return chat, options.events
 
     async def models(self) -> Response:
         """List the methods that the server can run, as models with the JSON Schemas of their parameters."""
@@ -199,9 +196,8 @@ class Application:
     async def _retriever_for(self, owner: str, where: Filter | None) -> Retriever | None:
         if self.index is not None:
             return await self.index.retriever(owner, where)
-        return (
-            self._retriever if where is None else filtered_retriever(self._retriever or NoRetriever(), where)
-        )
+        retriever = self._retriever
+        return retriever if where is None else filtered_retriever(retriever or NoRetriever(), where)
 
     def _url_of(self, request: Request) -> Callable[[Passage], str]:
         base, owner = str(request.base_url), request.scope[OWNER]
@@ -229,6 +225,7 @@ def create_app(
         InputError: A name, parameter, model, index or cache can't be used.
     """
     application = Application(config, keys, limits, on_end)
+    documents = DocumentRoutes(application.index)
     errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
     app = FastAPI(
         title="askance",
@@ -243,7 +240,10 @@ def create_app(
     app.get("/v1/models")(application.models)
     app.get("/v1/models/{id:path}")(application.model)
     app.post("/v1/search")(application.search)
-    DocumentRoutes(application.index).add_to(app)
+    app.post("/v1/documents")(documents.put)
+    app.get("/v1/documents")(documents.list)
+    app.delete("/v1/documents")(documents.delete_where)
+    app.delete("/v1/documents/{id:path}")(documents.delete)
     app.get("/v1/passages/{id:path}", responses=_also("text/html"))(application.passage)
     app.get("/v1/traces/{id}", responses=_also("application/jsonl"))(application.trace)
     app.get("/healthz")(application.healthz)
@@ -280,12 +280,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
         case ClientLeft():
             return Response(status_code=499)  # nobody reads it
         case RequestValidationError():
-            known = _invalid(error.errors()[0])
-        case ApiError():
-            known = error
-        case HTTPException():
+            return _invalid(error.errors()[0]).response
+        case HTTPException() if not isinstance(error, ApiError):
             message = f"{request.method} {request.url.path[:200]}: {error.detail}."
-            known = ApiError(error.status_code, message, headers=error.headers)
-        case _:
-            known = api_error(error)
-    return Json(known.body, known.status_code, known.headers)
+            return ApiError(error.status_code, message, headers=error.headers).response
+    return api_error(error).response

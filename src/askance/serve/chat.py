@@ -4,9 +4,10 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -18,7 +19,7 @@ from askance.ask import Engine
 from askance.core.answers import Answer, Usage
 from askance.core.ports import Retriever
 from askance.core.strict_json import json_line
-from askance.core.trace import Answered, AnyEvent, Committed, Generated, Trace
+from askance.core.trace import Answered, Committed, Generated, Trace
 from askance.core.types import Question
 from askance.serve.citations import (
     PlainText,
@@ -47,31 +48,34 @@ class ChatQuestion:
         retriever: The retriever, which finds what the owner may see.
         owner: The owner of the trace.
         model: The model to name in the response.
+        has_events: Whether a stream also has the events of the trace, as events of the type "trace".
+        has_usage: Whether the last chunk of a stream is the cost of the answer.
+        traces, metrics: Where the trace is kept and the question is counted.
         id: The id of the trace.
         created: The time of the request, in seconds since 1970.
     """
 
     engine: Engine
     question: Question
-    ignored: tuple[str, ...]
+    ignored: Sequence[str]
     retriever: Retriever | None
     owner: str
     model: str
     method: str
     url_of: UrlOf
+    has_events: bool
+    has_usage: bool
+    traces: Traces
+    metrics: Metrics
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def stream(self, trace: Trace) -> AsyncGenerator[AnyEvent]:
-        """Answer the question, and yield the events of the trace (see `Engine.stream`)."""
-        return self.engine.stream(self.question, trace=trace, retriever=self.retriever)
-
-    def head(self, kind: str) -> dict[str, Any]:
+    def _head(self, kind: str) -> dict[str, Any]:
         """Return the fields that every response and every event begins with."""
         head = {"id": f"chatcmpl-{self.id}", "object": kind, "created": self.created, "model": self.model}
         return {**head, "system_fingerprint": None}
 
-    def about(self, trace: Trace, answer: Answer, usage: Usage) -> dict[str, Any]:
+    def _about(self, trace: Trace, answer: Answer, usage: Usage) -> dict[str, Any]:
         """Return the fields that only askance has."""
         decisions = Counter(f"{each.name}:{each.outcome}" for each in trace.decisions)
         return {
@@ -84,60 +88,48 @@ class ChatQuestion:
             "ignored": self.ignored,
         }
 
-
-class ChatService:
-    """The service that answers questions."""
-
-    def __init__(self, traces: Traces, metrics: Metrics) -> None:
-        self._traces, self._metrics = traces, metrics
-
-    async def complete(self, chat: ChatQuestion) -> dict[str, Any]:
-        """Answer a question, and return OpenAI's object.
+    async def complete(self) -> dict[str, Any]:
+        """Answer the question, and return OpenAI's object.
 
         Raises:
             ApiError: The question failed.
         """
-        async with self._kept(chat) as trace:
-            result = await chat.engine.answer(chat.question, trace=trace, retriever=chat.retriever)
-        content, annotations = numbered_content(result.answer, chat.url_of)
+        async with self._kept() as trace:
+            result = await self.engine.answer(self.question, trace=trace, retriever=self.retriever)
+        content, annotations = numbered_content(result.answer, self.url_of)
         message = {"role": "assistant", "content": content, "refusal": None, "annotations": annotations}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(trace)}
         return {
-            **chat.head("chat.completion"),
+            **self._head("chat.completion"),
             "choices": [choice],
             "usage": usage_record(result.usage),
-            "askance": chat.about(trace, result.answer, result.usage),
+            "askance": self._about(trace, result.answer, result.usage),
         }
 
-    async def events(
-        self, chat: ChatQuestion, *, has_events: bool, has_usage: bool
-    ) -> AsyncIterator[ServerSentEvent]:
-        """Answer a question, and yield the events of the stream.
+    async def events(self) -> AsyncIterator[ServerSentEvent]:
+        """Answer the question, and yield the events of the stream.
 
         If the question fails, the last event is an error in OpenAI's form. Closing the iterator cancels the
         question.
-
-        Args:
-            has_events: Whether to also yield the events of the trace, as events of the type "trace".
-            has_usage: Whether to yield the cost of the answer as the last chunk.
         """
         plain, num_sent, started = PlainText(), 0, time.perf_counter()
 
         def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> ServerSentEvent:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            return _event({**chat.head("chat.completion.chunk"), "choices": [choice], **more})
+            return _event({**self._head("chat.completion.chunk"), "choices": [choice], **more})
 
-        yield chunk({"role": "assistant", "content": ""}, askance={"trace_id": chat.id})
+        yield chunk({"role": "assistant", "content": ""}, askance={"trace_id": self.id})
+        ask = partial(self.engine.stream, self.question, retriever=self.retriever)
         try:
-            async with self._kept(chat) as trace, aclosing(chat.stream(trace)) as events:
+            async with self._kept() as trace, aclosing(ask(trace=trace)) as events:
                 async for event in events:
-                    if has_events:
+                    if self.has_events:
                         yield ServerSentEvent(json_line(event_record(event)), event="trace")
                     text = plain.add(event.text) if isinstance(event, Committed) else ""
                     text = text if num_sent else text.lstrip()
                     if text:
                         if not num_sent:
-                            self._metrics.first_text_seconds.observe(time.perf_counter() - started)
+                            self.metrics.first_text_seconds.observe(time.perf_counter() - started)
                         num_sent += len(text)
                         yield chunk({"content": text})
         except ApiError as error:
@@ -147,19 +139,19 @@ class ChatService:
         answer, text = event.answer, plain_text(event.answer.text)
         rest = plain.end() if num_sent else text  # a method may have an answer that it never committed
         num_sent += len(rest)
-        tail = rest + verdict(answer) + source_list(answer.citations, chat.url_of, text)
+        tail = rest + verdict(answer) + source_list(answer.citations, self.url_of, text)
         if tail:
             yield chunk({"content": tail})
-        for annotation in streamed_annotations(answer, num_sent, chat.url_of):
+        for annotation in streamed_annotations(answer, num_sent, self.url_of):
             yield chunk({"annotations": [annotation]})
-        yield chunk({}, finish_reason(trace), askance=chat.about(trace, answer, event.usage))
-        if has_usage:
+        yield chunk({}, finish_reason(trace), askance=self._about(trace, answer, event.usage))
+        if self.has_usage:
             usage = usage_record(event.usage)
-            yield _event({**chat.head("chat.completion.chunk"), "choices": [], "usage": usage})
+            yield _event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
         yield ServerSentEvent("[DONE]")
 
     @asynccontextmanager
-    async def _kept(self, chat: ChatQuestion) -> AsyncIterator[Trace]:
+    async def _kept(self) -> AsyncIterator[Trace]:
         """Keep the trace of the question inside the block, count it, and translate its error.
 
         Raises:
@@ -171,10 +163,10 @@ class ChatService:
             outcome = "answered"
         except Exception as error:
             outcome = "failed"
-            raise api_error(error, chat.id) from error
+            raise api_error(error, self.id) from error
         finally:
-            self._traces.keep(chat.id, chat.owner, trace)
-            self._metrics.count(chat.method, outcome, trace.usage())
+            self.traces.keep(self.id, self.owner, trace)
+            self.metrics.count(self.method, outcome, trace.usage())
 
 
 def finish_reason(trace: Trace) -> str:

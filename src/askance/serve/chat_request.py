@@ -1,14 +1,13 @@
 """Requests for chat completions: their form, and the checks that turn one into a question with settings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from askance.core.errors import UnknownName
 from askance.core.strict_json import whole_characters
-from askance.core.types import Demo
+from askance.core.types import Demo, Question
 from askance.serve.citations import without_sources
 from askance.serve.errors import bad_request
 from askance.serve.limits import QUESTION_CHARACTERS
@@ -18,61 +17,58 @@ _UNUSED = frozenset(
     "reasoning_effort verbosity prediction prompt_cache_retention".split()
 )
 """Fields that change nothing here. They are accepted because clients send them unasked."""
-_SAMPLING = ("temperature", "top_p")
+_UNSAMPLED = {"temperature": 0, "top_p": 1}
+"""The values that ask for no sampling, so that every method accepts them."""
+_UNSUPPORTED, _TOOLS = "it is unsupported", "tools are unsupported"
+_IN_TRACE = "the trace has the log-probabilities of every call"
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "n": (None, 1),
-    "stop": (None, [], ""),
-    "logprobs": (None, False),
-    "top_logprobs": (None, 0),
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "response_format": (None, {"type": "text"}),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
-    "web_search_options": (None,),
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
-    "functions": (None, []),
-    "function_call": (None, "none", "auto"),
+    "n": ("a question has one answer", 1),
+    "stop": ("a method decides where its answer ends", [], ""),
+    "logprobs": (_IN_TRACE, False),
+    "top_logprobs": (_IN_TRACE, 0),
+    "logit_bias": (_UNSUPPORTED, {}),
+    "presence_penalty": (_UNSUPPORTED, 0),
+    "frequency_penalty": (_UNSUPPORTED, 0),
+    "response_format": ("answers are text", {"type": "text"}),
+    "modalities": (_UNSUPPORTED, ["text"]),
+    "audio": (_UNSUPPORTED,),
+    "web_search_options": (_UNSUPPORTED,),
+    "tools": (_TOOLS, []),
+    "tool_choice": (_UNSUPPORTED, "none", "auto"),
+    "functions": (_TOOLS, []),
+    "function_call": (_UNSUPPORTED, "none", "auto"),
 }
-"""Fields of OpenAI's API that the server does not support, with the values that ask for nothing."""
-_WHY = {
-    "n": "a question has one answer",
-    "stop": "a method decides where its answer ends",
-    "logprobs": "the trace has the log-probabilities of every call",
-    "top_logprobs": "the trace has the log-probabilities of every call",
-    "tools": "tools are unsupported",
-    "functions": "tools are unsupported",
-    "response_format": "answers are text",
-}
-_NO_ROLES = {"tool": "tools are unsupported", "function": "tools are unsupported"}
+"""Fields of OpenAI's API that the server does not support, each with the reason and the values, besides None,
+that ask for nothing."""
 
 
-class ContentPart(BaseModel):
-    """A part of a message. Only text is supported."""
+class Extensible(BaseModel):
+    """A part of a request that may have fields which are not declared here."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class ContentPart(Extensible):
+    """A part of a message. Only text is supported."""
+
     type: str
     text: str | None = None
 
 
-class Message(BaseModel):
+class Message(Extensible):
     """A message of the conversation."""
 
-    model_config = ConfigDict(extra="allow")
     role: str
     content: str | list[ContentPart] | None = None
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Extensible):
     """The options of a stream."""
 
-    model_config = ConfigDict(extra="allow")
     include_usage: bool = False
 
 
-class AskanceOptions(BaseModel):
+class AskanceOptions(Extensible):
     """The part of a request that OpenAI does not know. All other keys are parameters of the method.
 
     Attributes:
@@ -80,12 +76,11 @@ class AskanceOptions(BaseModel):
         where: A filter of the documents to search.
     """
 
-    model_config = ConfigDict(extra="allow")
     events: StrictBool = False
     where: StrictStr | None = None
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(Extensible):
     """A request for a chat completion, in OpenAI's form.
 
     Attributes:
@@ -93,7 +88,6 @@ class ChatRequest(BaseModel):
         messages: The conversation; its last message is the question.
     """
 
-    model_config = ConfigDict(extra="allow", protected_namespaces=())
     model: str = ""
     messages: list[Message] = Field(min_length=1)
     stream: bool = False
@@ -106,21 +100,8 @@ class ChatRequest(BaseModel):
     askance: AskanceOptions | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GivenConversation:
-    """The question of a conversation, with the earlier turns.
-
-    Attributes:
-        ignored: What the server does not use, for the client to know.
-    """
-
-    question: str
-    history: tuple[Demo, ...]
-    ignored: tuple[str, ...]
-
-
-def read_conversation(messages: Sequence[Message]) -> GivenConversation:
-    """Return the question and the history of a conversation.
+def read_conversation(messages: Sequence[Message]) -> tuple[Question, list[str]]:
+    """Return the question of a conversation with its history, and sentences about what is not used.
 
     Raises:
         ApiError: 400. A role or a kind of content is unsupported, the last message is not the user's, or the
@@ -135,7 +116,7 @@ def read_conversation(messages: Sequence[Message]) -> GivenConversation:
             continue
         if message.role not in ("user", "assistant"):
             is_tool = message.role in ("tool", "function")
-            why = "tools are unsupported" if is_tool else "expected user, assistant, system or developer"
+            why = _TOOLS if is_tool else "expected user, assistant, system or developer"
             raise bad_request(f"{place}.role={message.role[:50]!r}: {why}.", f"{place}.role")
         text = _text(message, place)
         num_characters += len(text)
@@ -154,12 +135,12 @@ def read_conversation(messages: Sequence[Message]) -> GivenConversation:
     if not asked.strip():
         place = f"messages[{len(messages) - 1}]"
         raise bad_request(f"{place}: the last message must be a question of the role user.", place)
-    return GivenConversation(asked, tuple(turns), tuple(ignored))
+    return Question("question", asked, history=tuple(turns)), ignored
 
 
 def _text(message: Message, place: str) -> str:
     if getattr(message, "tool_calls", None) or getattr(message, "function_call", None):
-        raise bad_request(f"{place}.tool_calls: tools are unsupported.", f"{place}.tool_calls")
+        raise bad_request(f"{place}.tool_calls: {_TOOLS}.", f"{place}.tool_calls")
     if message.content is None:
         raise bad_request(f"{place}.content is missing: give a text.", f"{place}.content")
     if isinstance(message.content, str):
@@ -189,8 +170,8 @@ def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> 
         if name not in _NEUTRAL:
             fields = [*ChatRequest.model_fields, *_NEUTRAL, *_UNUSED]
             raise UnknownName("field", name, fields, remedy="parameters of the method go under 'askance'.")
-        if value not in _NEUTRAL[name]:
-            why = _WHY.get(name, "it is unsupported")
+        why, *neutral = _NEUTRAL[name]
+        if value is not None and value not in neutral:
             raise bad_request(f"{name}: {why}; leave it out.", name, "unsupported")
     parameters = dict(request.askance.model_extra or {}) if request.askance else {}
     limit = request.max_completion_tokens or request.max_tokens
@@ -200,7 +181,7 @@ def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> 
             continue
         if name in known:
             parameters[name] = value
-        elif (name in _SAMPLING and value != (0 if name == "temperature" else 1)) or name == "max_tokens":
+        elif value != _UNSAMPLED.get(name):
             message = f"{name}={value:g}: the method {method} fixes it; leave it out."
             raise bad_request(message, name, "fixed")
     return parameters

@@ -129,12 +129,9 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
         before_end = sum(len(marker) for offset, marker in markers if offset < citation.end)
         start, end = citation.start + before_start, citation.end + before_end
         annotations.append(annotation(citation, url_of(citation.passage), start, end))
-    pieces, done = list[str](), 0
-    for offset, marker in markers:
-        pieces += [text[done:offset], marker]
-        done = offset
-    tail = verdict(answer) + source_list(citations, url_of)
-    return "".join([*pieces, text[done:], tail]), annotations
+    for offset, marker in reversed(markers):
+        text = text[:offset] + marker + text[offset:]
+    return text + verdict(answer) + source_list(citations, url_of), annotations
 
 
 def streamed_annotations(answer: Answer, num_sent: int, url_of: UrlOf) -> list[dict[str, Any]]:

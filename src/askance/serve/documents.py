@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Query, Request
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -77,13 +77,6 @@ class DocumentRoutes:
 
     def __init__(self, index: ServedIndex | None) -> None:
         self._index = index
-
-    def add_to(self, app: FastAPI) -> None:
-        """Add the routes to an application."""
-        app.post("/v1/documents")(self.put)
-        app.get("/v1/documents")(self.list)
-        app.delete("/v1/documents")(self.delete_where)
-        app.delete("/v1/documents/{id:path}")(self.delete)
 
     async def put(self, request: Request, body: Given) -> Response:
         """Add or replace documents. They can be searched as soon as the response arrives."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from askance.ask import Engine
@@ -39,9 +40,8 @@ class Engines:
     def __init__(self, config: EngineConfig, engine: Engine) -> None:
         self.default = name_of(type(engine.method))
         self._config, self._engine = config, engine
-        self._engines: dict[str, Engine] = {}
-        names = dict.fromkeys((self.default, *known_names("methods", METHODS)))
-        self._known = tuple(names)
+        self._known = tuple(dict.fromkeys((self.default, *known_names("methods", METHODS))))
+        self._made = lru_cache(_MAX_ENGINES)(self._make)
 
     def usable_methods(self) -> dict[str, Method]:
         """Return the methods that the models, the index and the encoder support, by name."""
@@ -67,14 +67,8 @@ class Engines:
             ParameterError: A value has the wrong type, is out of range, or could name a file of the server.
             MissingAbility: The models, the index or the encoder do not meet the method's needs.
         """
-        name = self.method_name(model)
-        key = json.dumps([name, seed, parameters], sort_keys=True)
-        if key not in self._engines:
-            engine = self._make(name, parameters)
-            if len(self._engines) >= _MAX_ENGINES:
-                self._engines.pop(next(iter(self._engines)))
-            self._engines[key] = engine if seed is None else replace(engine, seed=seed)
-        return self._engines[key]
+        engine = self._made(self.method_name(model), json.dumps(parameters, sort_keys=True))
+        return engine if seed is None else replace(engine, seed=seed)
 
     def method_name(self, model: str) -> str:
         """Return the name of the method that a model stands for (see `engine_for`).
@@ -89,8 +83,8 @@ class Engines:
                 raise UnknownName("model", model, [f"{PREFIX}{known}" for known in self._known])
         return name
 
-    def _make(self, name: str, parameters: Mapping[str, Any]) -> Engine:
-        config, engine = self._config, self._engine
+    def _make(self, name: str, text: str) -> Engine:
+        config, engine, parameters = self._config, self._engine, json.loads(text)
         for parameter, value in parameters.items():
             with about(f"parameters.{parameter}"):
                 _check_value(parameter, value)
@@ -109,7 +103,7 @@ class Engines:
             method = make_method(name, parameters, model=config.answer_spec)
         roles = method.needs.asked_roles
         models = {role: model for role, model in engine.models.items() if role in roles}
-        stored = {**engine.config, "method": name, "parameters": dict(parameters)}
+        stored = {**engine.config, "method": name, "parameters": parameters}
         return replace(engine, method=method, models=models, why="", config=stored)
 
 

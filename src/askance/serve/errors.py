@@ -22,6 +22,7 @@ from askance.core.errors import (
     RetrieverFailure,
     UnknownName,
 )
+from askance.serve.responses import Json
 
 INVALID = "invalid_request_error"
 _OPTION = re.compile(r"--set (\w+=)")
@@ -48,6 +49,11 @@ class ApiError(HTTPException):
     ) -> None:
         super().__init__(status, message, dict(headers or {}))
         self.body = {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+    @property
+    def response(self) -> Json:
+        """The response with the error."""
+        return Json(self.body, self.status_code, self.headers)
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:

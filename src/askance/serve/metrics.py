@@ -1,11 +1,11 @@
 """The metrics of the server, in Prometheus' format."""
 
-from collections.abc import Callable
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from askance.core.answers import Usage
+from askance.serve.limits import Admission
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
@@ -14,7 +14,7 @@ class Metrics:
     """The metrics of one server.
 
     Args:
-        running, waiting: Functions that return the numbers of questions that run and wait.
+        admission: The questions that run and wait.
 
     Attributes:
         requests: The number of requests by route, method and status. The route is a template such as
@@ -24,7 +24,7 @@ class Metrics:
         first_text_seconds: The time until the first text of a streamed answer.
     """
 
-    def __init__(self, running: Callable[[], int], waiting: Callable[[], int]) -> None:
+    def __init__(self, admission: Admission) -> None:
         self._collectors = CollectorRegistry()
         counter = partial(Counter, registry=self._collectors)
         histogram = partial(Histogram, registry=self._collectors, buckets=_SECONDS)
@@ -36,9 +36,9 @@ class Metrics:
         self.first_text_seconds = histogram(
             "askance_first_text_seconds", "Time until the first text of a streamed answer."
         )
-        for name, number in {"running": running, "waiting": waiting}.items():
+        for name in ("running", "waiting"):
             gauge = Gauge(f"askance_questions_{name}", f"Questions {name}.", registry=self._collectors)
-            gauge.set_function(number)
+            gauge.set_function(partial(getattr, admission, name))
 
     def count(self, method: str, outcome: str, usage: Usage) -> None:
         """Count a question that has ended, with its cost."""

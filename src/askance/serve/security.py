@@ -7,32 +7,29 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+import math
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askance.core.errors import InputError
 from askance.core.filters import Filter, parse_filter
 from askance.serve.errors import ApiError
 from askance.serve.limits import Limits
 from askance.serve.metrics import Metrics
-from askance.serve.responses import Json
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 OWNER = "askance_owner"
 """The key of the request's scope under which the guard stores the owner (see `Keys.owner_of`)."""
 MIN_KEY_CHARACTERS = 16
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
 """The HTTP methods that are counted by name, so that invented ones do not fill the memory."""
-_OPEN_PATHS = ("/", "/healthz", "/readyz")
-_OPEN_FOLDER = "/viewer/"
+_OPEN_PATHS = re.compile(r"/|/healthz|/readyz|/viewer/.*", re.DOTALL)
+"""The paths that need no key."""
 _PASSAGES, _DOCUMENTS = "/v1/passages/", "/v1/documents"
 _HEADERS = {
     "Content-Security-Policy": (
@@ -49,8 +46,8 @@ class Keys:
     """The API keys of the server. Only their hashes are kept.
 
     Args:
-        keys: The keys; none if the server needs no key.
-        filters: The filters of keys by key: such a key only finds, lists and deletes the documents that pass.
+        keys: The keys, each with its filter or None; none if the server needs no key. A key with a filter
+            only finds, lists and deletes the documents that pass.
 
     Attributes:
         filters: The filters of the owners that have one.
@@ -59,10 +56,10 @@ class Keys:
         InputError: A key is too short to be a secret.
     """
 
-    def __init__(self, keys: Iterable[str] = (), filters: Mapping[str, Filter] = {}) -> None:
+    def __init__(self, keys: Mapping[str, Filter | None] = {}) -> None:
         self._secrets: dict[str, bytes] = {}
         self.filters: dict[str, Filter] = {}
-        for number, key in enumerate(keys, start=1):
+        for number, (key, where) in enumerate(keys.items(), start=1):
             if len(key) < MIN_KEY_CHARACTERS:
                 raise InputError(
                     f"API key {number} has {len(key)} characters, which can be guessed: use "
@@ -71,8 +68,8 @@ class Keys:
             secret = hashlib.sha256(key.encode()).digest()
             owner = hashlib.sha256(b"owner" + secret).hexdigest()[:16]
             self._secrets[owner] = secret
-            if key in filters:
-                self.filters[owner] = filters[key]
+            if where is not None:
+                self.filters[owner] = where
 
     def __bool__(self) -> bool:
         return bool(self._secrets)
@@ -116,24 +113,22 @@ def read_keys(specs: Iterable[str], environment: Mapping[str, str]) -> Keys:
     Raises:
         InputError: A variable is empty, a key is too short or given twice, or a filter can't be read.
     """
-    all_keys, filters = list[str](), dict[str, Filter]()
+    keys: dict[str, Filter | None] = {}
     for spec in specs:
         variable, has_filter, where = map(str.strip, spec.partition(" where "))
-        keys = [key for key in map(str.strip, environment.get(variable, "").split(",")) if key]
-        if not keys:
+        named = [key for key in map(str.strip, environment.get(variable, "").split(",")) if key]
+        if not named:
             raise InputError(
                 f"the environment variable {variable} holds no API key: set it, for example with export "
                 f"{variable}=$(openssl rand -hex 32), or leave --api-key-env out."
             )
-        if not {*all_keys}.isdisjoint(keys):
+        if not keys.keys().isdisjoint(named):
             raise InputError(
                 f"a key in the environment variable {variable} is given twice, and a key has at most one "
                 "filter: name it once."
             )
-        all_keys += dict.fromkeys(keys)
-        if has_filter:
-            filters |= dict.fromkeys(keys, parse_filter(where))
-    return Keys(all_keys, filters)
+        keys |= dict.fromkeys(named, parse_filter(where) if has_filter else None)
+    return Keys(keys)
 
 
 def is_loopback(host: str) -> bool:
@@ -154,18 +149,14 @@ class Guard:
             (DNS rebinding) can't use it.
     """
 
-    app: App
+    app: ASGIApp
     keys: Keys
     hosts: frozenset[str] | None
     limits: Limits
     metrics: Metrics
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request. Nothing else arrives: uvicorn runs without lifespan and WebSockets."""
 
         async def send_protected(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -181,13 +172,12 @@ class Guard:
         try:
             self._check(scope)
         except ApiError as error:
-            response = Json(error.body, error.status_code, error.headers)
-            await response(scope, receive, send_protected)
+            await error.response(scope, receive, send_protected)
             return
         await self.app(scope, self._limited(scope, receive), send_protected)
 
-    def _check(self, scope: MutableMapping[str, Any]) -> None:
-        headers, path = Headers(scope=scope), scope["path"]
+    def _check(self, scope: Scope) -> None:
+        headers = HTTPConnection(scope).headers
         host = headers.get("host", "")
         if self.hosts is not None and _host_name(host) not in self.hosts:
             raise ApiError(
@@ -201,17 +191,16 @@ class Guard:
             raise ApiError(403, f"a page of {origin[:200]!r} may not use this server.", code="wrong_origin")
         if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
             raise ApiError(415, "send JSON, with the header Content-Type: application/json.", code="not_json")
-        scope[OWNER] = self._owner(scope, headers, path)
+        scope[OWNER] = self._owner(HTTPConnection(scope), scope["path"])
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._max_bytes(path):
-            raise self._too_large(path)
+        self._check_size(scope, int(length) if length.isdigit() else math.inf)
 
-    def _owner(self, scope: MutableMapping[str, Any], headers: Headers, path: str) -> str:
-        owner = self.keys.owner_of(headers.get("authorization", ""))
-        if owner is None and path.startswith(_PASSAGES) and scope["method"] == "GET":
-            query = parse_qs(scope.get("query_string", b"").decode("ascii", "replace"))
-            owner = self.keys.signer_of(query.get("signature", [""])[0], path.removeprefix(_PASSAGES))
-        if owner is None and (path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER)):
+    def _owner(self, request: HTTPConnection, path: str) -> str:
+        owner = self.keys.owner_of(request.headers.get("authorization", ""))
+        if owner is None and path.startswith(_PASSAGES) and request.scope["method"] == "GET":
+            signature = request.query_params.get("signature", "")
+            owner = self.keys.signer_of(signature, path.removeprefix(_PASSAGES))
+        if owner is None and _OPEN_PATHS.fullmatch(path):
             owner = ""
         if owner is None:
             raise ApiError(
@@ -222,15 +211,13 @@ class Guard:
             )
         return owner
 
-    def _max_bytes(self, path: str) -> int:
-        return self.limits.document_bytes if path.startswith(_DOCUMENTS) else self.limits.request_bytes
+    def _check_size(self, scope: Scope, num_bytes: float) -> None:
+        has_documents = scope["path"].startswith(_DOCUMENTS)
+        most = self.limits.document_bytes if has_documents else self.limits.request_bytes
+        if num_bytes > most:
+            raise ApiError(413, f"the request is larger than {most:,} bytes: send less.", code="too_large")
 
-    def _too_large(self, path: str) -> ApiError:
-        return ApiError(
-            413, f"the request is larger than {self._max_bytes(path):,} bytes: send less.", code="too_large"
-        )
-
-    def _limited(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that refuses a body that is too large, or that takes too long to arrive."""
         num_bytes, is_complete = 0, False
         loop = asyncio.get_running_loop()
@@ -249,8 +236,7 @@ class Guard:
                 ) from error
             num_bytes += len(message.get("body", b""))
             is_complete = not message.get("more_body", False)
-            if num_bytes > self._max_bytes(scope["path"]):
-                raise self._too_large(scope["path"])
+            self._check_size(scope, num_bytes)
             return message
 
         return limited

@@ -9,8 +9,7 @@ from typing import cast
 import uvicorn
 
 from askance.core.errors import InputError
-from askance.serve.connections import BACKLOG, LimitedConnection, with_open_files
-from askance.serve.limits import Limits
+from askance.serve.limits import BACKLOG, LimitedConnection, Limits
 from askance.serve.security import Guard, Keys, is_loopback
 
 _SHUTDOWN_SECONDS = 5
@@ -59,13 +58,8 @@ def open_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def serve(app: Guard, listening: socket.socket, limits: Limits) -> None:
-    """Serve until the process receives a signal to end. Questions in flight get five seconds to end."""
-    make_server(app, with_open_files(limits)).run(sockets=[listening])
-
-
 def make_server(app: Guard, limits: Limits) -> uvicorn.Server:
-    """Return the HTTP server for an application."""
+    """Return the HTTP server for an application. At a signal to end, questions get five seconds to end."""
     config = uvicorn.Config(
         app,
         http=cast(type[Protocol], partial(LimitedConnection, limits, set())),

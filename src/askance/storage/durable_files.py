@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from askance.core.strict_json import json_line
+
 _CHECKSUM = re.compile(rb'\{"checksum": "([0-9a-f]{16})", ')
 
 
@@ -157,6 +159,11 @@ def sealed(text: bytes) -> bytes:
     return b'{"checksum": "' + checksum(rest).encode() + b'", ' + rest
 
 
+def sealed_line(content: object) -> bytes:
+    """Return an object as a line of JSON with a checksum, including the line break."""
+    return sealed(json_line(content).encode()) + b"\n"
+
+
 def unsealed(text: bytes) -> bytes:
     """Verify the checksum of a JSON object, and return the object as it was passed to `sealed`.
 
@@ -170,11 +177,6 @@ def unsealed(text: bytes) -> bytes:
     if checksum(rest).encode() != match[1]:
         raise ValueError("its checksum does not match its content")
     return b"{" + rest
-
-
-def _is_sealed(text: bytes) -> bool:
-    match = _CHECKSUM.match(text)
-    return match is not None and checksum(text[match.end() :]).encode() == match[1]
 
 
 class DamagedLine(ValueError):
@@ -207,6 +209,8 @@ def unsealed_lines(content: bytes) -> tuple[list[bytes], int]:
             objects.append(unsealed(line))
         except ValueError as error:
             raise DamagedLine(number, str(error)) from error
-    if _is_sealed(content[len(whole) : -1]):
-        raise DamagedLine(len(lines) + 1, "its line break is damaged")
-    return objects, len(whole)
+    try:
+        unsealed(content[len(whole) : -1])
+    except ValueError:
+        return objects, len(whole)
+    raise DamagedLine(len(lines) + 1, "its line break is damaged")

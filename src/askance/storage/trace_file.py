@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError, TraceFileError, first_flaw
-from askance.core.strict_json import json_line
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
-from askance.storage.durable_files import sealed, unsealed, write_atomically
+from askance.storage.durable_files import sealed_line, unsealed, write_atomically
 
 _TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
 _HEADER = re.compile(r'\{"checksum": "[0-9a-f]{16}", "type": "header"')
@@ -30,18 +29,17 @@ def event_record(event: AnyEvent) -> dict[str, Any]:
 def trace_text(trace: Trace) -> str:
     """Return a trace serialised as the content of a trace file."""
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
-    lines = [sealed(json_line(record).encode()) for record in (header, *map(event_record, trace.events))]
-    return b"\n".join([*lines, b""]).decode()
+    return b"".join(map(sealed_line, (header, *map(event_record, trace.events)))).decode()
 
 
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace to a file atomically.
+def write_file(path: Path, text: str) -> None:
+    """Write a file atomically.
 
     Raises:
         InputError: The file can't be written.
     """
     try:
-        write_atomically(path, trace_text(trace))
+        write_atomically(path, text)
     except OSError as error:
         raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
 

@@ -26,17 +26,13 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, emoji=False)
 
-    @property
+    @property  # type: ignore[misc]
     def size(self) -> ConsoleDimensions:
         """The columns and lines of the terminal."""
         size = super().size
         if self.is_terminal or os.environ.get("COLUMNS"):
             return size
         return ConsoleDimensions(_UNWRAPPED_COLUMNS, size.height)
-
-    @size.setter
-    def size(self, size: tuple[int, int]) -> None:
-        self.width, self.height = size
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as `Console.print` does, but without trailing spaces if the output is not a terminal."""
@@ -69,7 +65,8 @@ def plain_table(
     table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]
     for column, heading in enumerate(headings):
         is_right = column >= num_words or any(isinstance(row[column], int) for row in shown)
-        table.add_column(Text(heading), justify="right" if is_right else "left")
+        table.add_column(Text(heading), overflow="fold", no_wrap=is_right)
+        table.columns[-1].justify = "right" if is_right else "left"
     for row in shown:
         table.add_row(*map(_cell, row))
     return table

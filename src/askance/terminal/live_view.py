@@ -8,8 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from askance.core import trace
-from askance.terminal.legend import Legend
-from askance.terminal.trace_view import PROVISIONAL, event_block, print_legend, setting_block, shown_plain
+from askance.terminal.trace_view import PROVISIONAL, Legend, event_block, setting_block, shown_plain
 from askance.text.printable import printable, printable_record
 
 
@@ -36,8 +35,8 @@ class LiveView:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console, self._clock = console, clock
-        self._committed, self._draft, self._asked = "", "", ""
-        self._began, self._num_calls = clock(), 0
+        self._committed = self._draft = ""
+        self._began, self._num_calls, self._is_echoed = clock(), 0, False
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = legend or Legend(), False
@@ -49,10 +48,10 @@ class LiveView:
             )
 
     def echo(self, question: str) -> None:
-        """Show the question, but only once. This can be called before the model has been loaded."""
-        if not self._asked:
-            self._asked = printable(question)
-            self._console.print(Text(self._asked, style="bold"))
+        """Show the question, unless it is shown already. This can be called before a model is loaded."""
+        if not self._is_echoed:
+            self._console.print(Text(printable(question), style="bold"))
+        self._is_echoed = True
 
     def __enter__(self) -> "LiveView":
         if self._live:
@@ -98,14 +97,13 @@ class LiveView:
             self._draft = ""
 
     def _show(self, event: trace.AnyEvent) -> None:
-        block = event_block(event, self._quotable)
-        if isinstance(event, trace.Asked) and not self._shows_question:
-            block = None
-        elif isinstance(event, trace.Asked) and event.text == self._asked:
+        block = None if isinstance(event, trace.Asked) else event_block(event, self._quotable)
+        if isinstance(event, trace.Asked) and self._shows_question:
+            self.echo(event.text)
             block = setting_block(event)
         if block is not None:
             self._console.print(block, soft_wrap=isinstance(event, trace.Answered) and not self._live)
-        print_legend(self._legend(event), self._console)
+        self._legend.show(self._console, event)
 
     def _bottom(self) -> RenderableType:
         """Return the last lines, below everything that has been printed."""

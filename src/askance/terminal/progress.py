@@ -4,11 +4,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from askance.core.notes import Advance
 from askance.terminal.console import print_plain
@@ -29,13 +28,7 @@ class Activities:
 
     def __init__(self, console: Console, *, ticks: bool = True) -> None:
         self._console, self._ticks = console, ticks
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            _Part(),
-            TimeElapsedColumn(),
-        )
-        self._lines = Progress(*columns, console=console, transient=True, auto_refresh=ticks)
+        self._lines = _bars(console, auto_refresh=ticks)
 
     @contextmanager
     def __call__(self, activity: str, total: float | None) -> Iterator[Advance]:
@@ -49,7 +42,7 @@ class Activities:
             yield lambda amount: None
             return
         lines, is_outermost = self._lines, not self._lines.tasks
-        task = lines.add_task(activity, total=total)
+        task = lines.add_task(activity, total=total, numbers="")
         if is_outermost:
             lines.start()
         try:
@@ -60,14 +53,12 @@ class Activities:
                 lines.stop()
 
 
-class _Part(BarColumn):
-    """A bar for activities with a known total, and nothing for others."""
-
-    def __init__(self) -> None:
-        super().__init__(bar_width=20)
-
-    def render(self, task: Task) -> Text:  # type: ignore[override]
-        return Text() if task.total is None else super().render(task)  # type: ignore[return-value]
+def _bars(console: Console, **options: Any) -> Progress:
+    """Return a display of bars. The bar of work with an unknown total pulses."""
+    description = TextColumn("{task.description}", markup=False)
+    numbers = TextColumn("{task.fields[numbers]}", markup=False)
+    columns = description, BarColumn(bar_width=20), numbers, TimeElapsedColumn()
+    return Progress(*columns, console=console, transient=True, **options)
 
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
@@ -94,32 +85,29 @@ class _Bar:
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         self._console, self._name, self._every_seconds = console, printable(name), every_seconds
         self._shown_at, self._stage = time.monotonic(), ""
-        description = TextColumn("{task.description}", markup=False)
-        numbers = TextColumn("{task.fields[numbers]}", markup=False)
-        columns = description, BarColumn(bar_width=20), numbers, TimeElapsedColumn()
-        is_off = not console.is_terminal
-        self._bar = Progress(*columns, console=console, transient=True, disable=is_off)
+        self._bar = _bars(console, disable=not console.is_terminal)
         self._task = self._bar.add_task(self._name, total=None, numbers="")
 
     def __enter__(self) -> Self:
         return self
 
-    def _show(self, done: int, total: int | None, numbers: str, name: str = "", stage: str = "") -> None:
-        """Show the progress. If the output is not a terminal, print a line for each new stage."""
+    def _show(
+        self, done: int, total: int | None, numbers: str, name: str = "", stage: str = "", line: str = ""
+    ) -> None:
+        """Show the progress. Without a terminal, print each new stage, and `line` at intervals."""
         if stage not in ("", self._stage) and not self._console.is_terminal:
             self._print(stage, "dim")
         self._stage = stage or self._stage
         description = name or self._name
         self._bar.update(self._task, completed=done, total=total, numbers=numbers, description=description)
         self._bar.start()
+        is_due = time.monotonic() - self._shown_at >= self._every_seconds
+        if line and is_due and not self._console.is_terminal:
+            self._print(line)
 
     def _print(self, line: str, style: str = "") -> None:
         self._shown_at = time.monotonic()
         print_plain(self._console, line, style)
-
-    def _is_due(self) -> bool:
-        """Return whether it is time to print the next line."""
-        return not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds
 
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         self._bar.stop()
@@ -186,9 +174,7 @@ class AnnotationProgress(_Bar):
         """Show the number of annotated rows."""
         stage = "" if self._done else f"annotating {total - done:,} of {total:,} rows"
         self._done = f"{done:,}/{total:,} rows"
-        self._show(done, total, self._done, stage=stage)
-        if self._is_due():
-            self._print(self._done)
+        self._show(done, total, self._done, stage=stage, line=self._done)
 
 
 class EvaluationProgress(_Bar):
@@ -204,9 +190,8 @@ class EvaluationProgress(_Bar):
             stage = f"{name}asking {total - done:,} questions{before}"
         self._done = _done(status)
         lines = status_lines(status)
-        self._show(done, total, "\n".join(lines), stage=stage)
-        if self._is_due():
-            self._print(" · ".join(filter(None, (self._name, *lines))))
+        line = " · ".join(filter(None, (self._name, *lines)))
+        self._show(done, total, "\n".join(lines), stage=stage, line=line)
 
 
 class TrainingProgress(_Bar):
@@ -228,8 +213,9 @@ class TrainingProgress(_Bar):
         # Steps learn from different examples: a mean over the last steps says more than the last step.
         self._loss = status.loss if self._loss is None else 0.95 * self._loss + 0.05 * status.loss
         line = training_line(status, self._loss)
-        self._show(status.step, status.num_steps, line)
-        if status.held_out is not None or self._is_due():
+        is_measured = status.held_out is not None
+        self._show(status.step, status.num_steps, line, line="" if is_measured else line)
+        if is_measured:
             self._print(line)
 
 

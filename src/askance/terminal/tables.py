@@ -38,25 +38,17 @@ def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
         for number, part in enumerate(_parts(table, out.width)):
             if number:
                 out.print()
-            out.print(_rich_table(part))
+            out.print(plain_table(_headings(part), _rows(part), num_words=part.num_text_columns, style="dim"))
         if table.note:
             out.print(Text(table.note, style="dim"))
 
 
-def _rich_table(table: ResultTable) -> Table:
-    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    for column, heading in enumerate(table.headings):
-        if column < table.num_text_columns:
-            shown.add_column(Text(heading), overflow="fold")
-        else:
-            width = max([len(row[column]) for row in table.rows], default=0)
-            shown.add_column(Text(_narrowed(heading, width)), justify="right", no_wrap=True)
+def _rows(table: ResultTable) -> Iterator[tuple[str, ...]]:
+    """Yield the rows. In a table with groups, only the first row of a group has its name."""
     above = ""
     for first, *others in table.rows:
-        is_repeated = table.is_grouped and first == above
-        shown.add_row(*map(Text, ("" if is_repeated else first, *others)))
+        yield "" if table.is_grouped and first == above else first, *others
         above = first
-    return shown
 
 
 def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
@@ -78,13 +70,15 @@ def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
 
 
 def _width(table: ResultTable, at: int) -> int:
-    widest = max([cell_len(row[at]) for row in table.rows], default=0)
-    heading = table.headings[at]
-    shown = heading if at < table.num_text_columns else _narrowed(heading, widest)
-    return max(widest, *map(cell_len, shown.split("\n")))
+    cells = [*_headings(table)[at].split("\n"), *(row[at] for row in table.rows)]
+    return max(map(cell_len, cells))
 
 
-def _narrowed(heading: str, width: int) -> str:
-    """Return a heading wrapped to the width of a column of numbers, without splitting words."""
-    longest = max(map(len, heading.split()))
-    return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))
+def _headings(table: ResultTable) -> list[str]:
+    """Return the headings. Those of numbers are wrapped to the width of the numbers, between words."""
+    headings = list(table.headings)
+    for at in range(table.num_text_columns, len(headings)):
+        longest = max(map(len, headings[at].split()))
+        width = max([longest, _LEAST_WIDTH, *(cell_len(row[at]) for row in table.rows)])
+        headings[at] = "\n".join(textwrap.wrap(headings[at], width, break_on_hyphens=False))
+    return headings

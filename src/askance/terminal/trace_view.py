@@ -1,7 +1,9 @@
-"""Display of traces: events as blocks of text, and the steps of a tree search as a tree."""
+"""Display of traces: events as blocks of text, a tree search as a tree, and a legend of the terms."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -14,11 +16,16 @@ from askance.core import trace
 from askance.core.answers import NOT_IN_DOCUMENTS, UPPER_BOUND, Usage
 from askance.core.types import Passage, Question
 from askance.methods.common.answer_text import quotable_texts
-from askance.terminal.legend import ACTIONS, Legend
 from askance.text.markers import UnmarkedText, without_markers
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
+TERMS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("legend.toml").read_text(encoding="utf-8")
+)
+"""The meanings of the terms by table and term."""
+ACTIONS, _DOES, _SIGNALS, _NUMBERS, _SPENT, _SCORES = TERMS.values()
+"""The tables of `legend.toml`, in the order of the file."""
 Before = Sequence[trace.AnyEvent]
 _ROOT = "0"
 _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
@@ -35,18 +42,54 @@ def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
         if event.id in last_of:
             tree = last_of[event.id]
             console.print(_tree_block(tree))
-            print_legend([line for step in tree.steps for line in legend(step)], console)
+            legend.show(console, *tree.steps)
         elif event.id not in in_trees:
             block = event_block(event, shown[:index])
             if block is not None:
                 console.print(block)
-            print_legend(legend(event), console)
+            legend.show(console, event)
 
 
-def print_legend(lines: Sequence[str], console: Console) -> None:
-    """Print the explanations of the terms of the block above."""
-    if lines:
-        console.print(_labelled("legend", Text("\n".join(lines), style=LEGEND), LEGEND))
+class Legend:
+    """A legend that explains each term of one trace once."""
+
+    def __init__(self) -> None:
+        self._meanings: dict[str, str] = {}
+        self._retriever = ""
+
+    def __call__(self, *events: trace.AnyEvent) -> list[str]:
+        """Return the explanations of the terms that events are the first to use."""
+        num_known = len(self._meanings)
+        for event in events:
+            for term, meaning in self._terms(event):
+                self._meanings.setdefault(term, meaning)
+        return [*self._meanings.values()][num_known:]
+
+    def show(self, console: Console, *events: trace.AnyEvent) -> None:
+        """Print the explanations of the terms that events are the first to use."""
+        if lines := self(*events):
+            console.print(_labelled("legend", Text("\n".join(lines), style=LEGEND), LEGEND))
+
+    def _terms(self, event: trace.AnyEvent) -> Iterator[tuple[str, str]]:
+        if isinstance(event, trace.Asked):
+            self._retriever = event.retriever.partition(" ")[0]
+        elif isinstance(event, trace.Searched) and event.hits and self._retriever in _SCORES:
+            yield "hit", f"number after a title: {_SCORES[self._retriever]}"
+        elif isinstance(event, trace.Expanded):
+            yield "node", f"{event.node}: a node of the tree; {event.node}.1 is its first child"
+            if event.action in _DOES:
+                yield event.action, f"{ACTIONS[event.action]}: {_DOES[event.action]}"
+            yield from ((name, f"{name}: {_NUMBERS[name]}") for name in event.numbers if name in _NUMBERS)
+        elif isinstance(event, trace.Decided):
+            if event.words and event.threshold is not None:
+                side = "at most" if event.signal == "token probability" else "above"
+                doubt = f"in doubt {side} the threshold {event.threshold:g}"
+                meaning = _SIGNALS.get(event.signal, event.signal)
+                yield event.signal, f"(number) after a word: {meaning}; {doubt}"
+            if event.name == "budget":
+                yield from ((name, meaning) for name, meaning in _SPENT.items() if name in event.numbers)
+            if event.name == "choose" and event.numbers:
+                yield "choose", "(number) after a candidate: its score among the candidates"
 
 
 def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) -> RenderableType | None:
@@ -82,9 +125,8 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 def setting_block(event: trace.Asked) -> RenderableType:
     """Return a block with the method, the models and the retriever."""
-    models = describe_models(event.models, event.precisions)
-    setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
-    return Text(f"{setting}\n", style=PROVISIONAL)
+    parts = (event.title, describe_models(event.models, event.precisions), event.retriever)
+    return Text(f"{' · '.join(filter(None, parts))}\n", style=PROVISIONAL)
 
 
 def _decided(event: trace.Decided, _: Before) -> RenderableType:

@@ -12,16 +12,12 @@ from importlib.resources import files
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Asked
 from askance.storage.trace_file import event_record
-from askance.terminal.legend import TERMS
+from askance.terminal.trace_view import TERMS
 from askance.text.printable import printable
 
 _WEB = files("askance.viewer") / "web"
 _MAIN = "app.js"
-_TYPES = {
-    "css": "text/css; charset=utf-8",
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-}
+_TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript"}
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<file>\w+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
 
@@ -31,12 +27,11 @@ def viewer_files() -> Mapping[str, tuple[str, bytes]]:
 
     The page is at "/", and the files that it loads are at "/viewer/…".
     """
-    texts = _texts()
-    served = {f"/viewer/{name}": text for name, text in texts.items() if name != "index.html"}
-    return {
-        path: (_TYPES[path.rpartition(".")[2]] if path != "/" else _TYPES["html"], text.encode())
-        for path, text in {"/": texts["index.html"], **served}.items()
+    served = {
+        f"/viewer/{name}": (f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8", text.encode())
+        for name, text in _texts().items()
     }
+    return {"/": served.pop("/viewer/index.html"), **served}
 
 
 def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] = ()) -> str:
@@ -53,7 +48,8 @@ def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] =
         {"name": names[index] if index < len(names) else "", "events": [*map(event_record, events)]}
         for index, events in enumerate(traces)
     ]
-    return html_page(_title(traces), "traces", records)
+    asked = [event.text for events in traces for event in events if isinstance(event, Asked)]
+    return html_page(" ".join(asked[0].split())[:120] if asked else "askance", "traces", records)
 
 
 def html_page(title: str, id: str, records: object) -> str:
@@ -64,9 +60,10 @@ def html_page(title: str, id: str, records: object) -> str:
         records: The data, for `json_line`.
     """
     style, script = style_sheet(_texts()["viewer.css"]), _bundle()
+    embedded = json_line(records).replace("<", "\\u003c")  # so that it can't end the script element
     body = (
         f'<main id="app"><h1>{escape(printable(title))}</h1><p>Reading the trace…</p></main>\n'
-        f'<script type="application/json" id="{id}">{_embedded(records)}</script>\n'
+        f'<script type="application/json" id="{id}">{embedded}</script>\n'
         f'<script type="module">{script}</script>\n'
     )
     sources = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:"
@@ -94,16 +91,6 @@ def html_document(title: str, style: str, body: str, sources: str) -> str:
 def style_sheet(own: str) -> str:
     """Return a style sheet that begins with the one that all pages share."""
     return _texts()["base.css"] + own
-
-
-def _embedded(records: object) -> str:
-    """Return JSON that can't end the script element that contains it."""
-    return json_line(records).replace("<", "\\u003c")
-
-
-def _title(traces: Sequence[Sequence[AnyEvent]]) -> str:
-    asked = [event.text for events in traces for event in events if isinstance(event, Asked)]
-    return " ".join(asked[0].split())[:120] if asked else "askance"
 
 
 def _hash(content: str) -> str:

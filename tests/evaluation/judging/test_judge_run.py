@@ -14,13 +14,13 @@ from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import (
     check_can_be_judged,
     judge_run,
-    open_judgements,
     topic_of,
 )
 from askance.evaluation.run.recorded_run import read_run
+from askance.evaluation.run.result_file import LOCK
 from askance.models.scripted import ScriptedEntailment, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.storage.durable_files import sealed
+from askance.storage.durable_files import locked_folder, sealed
 from tests.evaluation.hand_made import answered, record, written
 from tests.tolerances import near
 
@@ -165,7 +165,7 @@ def test_runs_that_can_not_be_judged(tmp_path, run):
 
 def test_a_second_process_and_damage_are_told(run):
     with (
-        open_judgements(run.folder, "facts", {"judge": "a"}),
+        locked_folder(run.folder / "judged", LOCK),
         pytest.raises(
             RunFolderError, match=r"can't write .*citations-.*: another process is writing there\. Wait until"
         ),
@@ -176,13 +176,13 @@ def test_a_second_process_and_damage_are_told(run):
     whole = path.read_text()
     path.write_text(whole + sealed(b'{"id": 7}').decode() + "\n")
     with pytest.raises(
-        RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: move it away"
+        RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: restore it, or move it away"
     ):
         citations(run, ScriptedEntailment())
     path.write_text(whole.replace("askance-judgements", "x"))
     with pytest.raises(
         RunFolderError,
-        match=r"line 1: its checksum does not match its content. The file is damaged: move it away",
+        match=r"line 1: its checksum does not match its content. The file is damaged: restore it",
     ):
         citations(run, ScriptedEntailment())
 

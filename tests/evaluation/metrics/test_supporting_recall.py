@@ -10,7 +10,7 @@ from askance.evaluation.metrics.answers import supporting_recall
 from askance.methods.baselines import Single
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.storage.trace_file import read_trace, write_trace
+from askance.storage.trace_file import read_trace, trace_text, write_file
 
 EXAMPLE = Example(Question("q", "Which river?"), ("Rhine",), ("Fidelio", "Bonn"))
 
@@ -67,6 +67,6 @@ def test_of_a_real_trace_in_memory_and_from_its_file(tmp_path):
     result = asyncio.run(
         ask(question, Single(ask_short_answer=False), {"answer": ScriptedModel([" Rhine."])}, retriever)
     )
-    write_trace(result.trace, tmp_path / "trace.jsonl")
+    write_file(tmp_path / "trace.jsonl", trace_text(result.trace))
     of_memory = supporting_recall(result.trace.events, EXAMPLE)
     assert of_memory == supporting_recall(read_trace(tmp_path / "trace.jsonl"), EXAMPLE) == 1

@@ -12,7 +12,7 @@ from tests.contracts.model_contract import run
 from askance.core.errors import ModelFailure
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel
-from askance.models.llama_cpp.context import PASS_TOKENS, Context, _by_sequence
+from askance.models.llama_cpp.context import PASS_TOKENS, Context, TensorCallback
 from askance.models.llama_cpp.weights import Weights
 
 ALL = Want(entropy=True, attention="mean")
@@ -90,13 +90,13 @@ def test_a_pass_that_fails_after_llama_cpp_leaves_nothing(model, monkeypatch):
     """It is computed again, text by text, with the same results."""
     expected = [run(write(model, number)) for number in (5, 9, 13)]
     run(model.clear_cache())
-    broken, are_queued = [], threading.Event()
+    broken, are_queued, stop = [], threading.Event(), TensorCallback.stop
 
-    def breaks(caught, num_sequences, num_tokens):
-        if num_sequences > 1:
-            broken.append(num_sequences)
+    def breaks(callback):
+        stop(callback)
+        if callback.tensor is not None and len(callback.tensor) > 1:
+            broken.append(len(callback.tensor))
             raise RuntimeError("broken")
-        return _by_sequence(caught, num_sequences, num_tokens)
 
     async def together():
         """Hold the engine thread at the first text until the others are waiting."""
@@ -107,7 +107,7 @@ def test_a_pass_that_fails_after_llama_cpp_leaves_nothing(model, monkeypatch):
         are_queued.set()
         return await asyncio.gather(first, *others)
 
-    monkeypatch.setattr("askance.models.llama_cpp.context._by_sequence", breaks)
+    monkeypatch.setattr(TensorCallback, "stop", breaks)
     assert run(together()) == expected
     assert broken
 

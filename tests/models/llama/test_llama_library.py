@@ -223,15 +223,13 @@ NEEDED = "computing by llama.cpp needs the package 'xllamacpp', which is not ins
 
 def test_without_it_torch_computes_and_says_why(tmp_path):
     file = save_tiny_gguf(tmp_path / "tiny.gguf")
-    adapter = save_adapter(tmp_path / "reader", str(file), base_spec=f"hf:{file}")
-    specs = [f"gguf:{file}", f"gguf:{tmp_path}?adapter={adapter}", f"gguf:{tmp_path}/none.gguf"]
+    specs = [f"gguf:{file}", f"gguf:{tmp_path}?adapter=lora.gguf", f"gguf:{tmp_path}/none.gguf"]
     told = python(WITHOUT.format(missing=list(PACKAGES), specs=specs))
     note = "note: engine the model {} runs on torch, which is slower without a GPU: " + NEEDED
     assert told == [
         note.format(f"gguf:{file}"),
         f"HfModel {file}",
-        note.format(f"gguf:{tmp_path}"),
-        f"HfModel {tmp_path}?adapter={adapter}",
+        f"MissingExtra {NEEDED}",
         note.format(f"gguf:{tmp_path}/none.gguf"),
         f"ModelSpecError model file '{tmp_path}/none.gguf' does not exist: check the path.",
     ]

@@ -17,7 +17,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import SupportingFacts
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.local.encoding import chat_template_digest
-from askance.models.local.reader_note import read_note
+from askance.models.local.model_files import read_note
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.train_reader import load_base, train_reader
 from tests.tolerances import assert_near

@@ -12,9 +12,9 @@ from transformers import BertForSequenceClassification
 from askance.configuration.build import load_reranker
 from askance.core.errors import InputError, ModelFailure, ModelSpecError
 from askance.core.types import Passage
-from askance.models.bundled import RERANKER
-from askance.models.hf.cross_encoder import load_cross_encoder as load_with_torch
+from askance.models.hf.encoder import load_cross_encoder as load_with_torch
 from askance.models.onnx.cross_encoder import OnnxCrossEncoder
+from askance.models.pair_scorer import RERANKER
 from askance.training.loop.trainer import Trainer
 from askance.training.relevance import save
 from askance.training.relevance.settings import RelevanceSettings

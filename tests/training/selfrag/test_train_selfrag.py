@@ -76,7 +76,7 @@ def test_a_model_that_self_rag_recognises(folder, tmp_path, method):
     ids = ReflectionVocabulary.of(model).ids
     prompt = Raw(instruction_prompt((untrusted("Where is it 1?"),)))
     (written,) = run(model.generate(GenerateRequest(prompt, Sampling(1), WANTED, key=("t",))))
-    first, never = (distribution(written.tokens[0], group) for group in ("retrieve", "relevance"))
+    first, never = (distribution(written.tokens, group) for group in ("retrieve", "relevance"))
     begins = first[RETRIEVAL] + first[NO_RETRIEVAL]
     assert begins > max(0.15, sum(never.values())), "an answer begins with a retrieve token"
     card = (tmp_path / "made" / "README.md").read_text()

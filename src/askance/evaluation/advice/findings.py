@@ -1,58 +1,28 @@
 """The findings of a trial: the gain of each candidate over the base, and whether abstaining pays.
 
 A candidate is advised only if the 95 % interval of its gain is above 0 and its p-value, corrected for all
-candidates by Holm's method, is below 0.05. A candidate with too few finished questions counts in the
-correction with the p-value 1.
+candidates by Holm's method, is below 0.05.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from askance.confidence import default_calibration
 from askance.core.errors import InputError
-from askance.evaluation.advice.trial import BASE, LEAST_QUESTIONS, METRIC, CandidateTrial, answerable_scores
-from askance.evaluation.report.tables import ResultTable
+from askance.evaluation.advice.trial import BASE, LEAST_QUESTIONS, METRIC, CandidateTrial
+from askance.evaluation.report.tables import ResultTable, cost_table, difference_tables, results_table
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import (
-    Difference,
-    MeanInterval,
-    holm_adjusted,
-    mean_interval,
-    paired_difference,
-    permutation_test,
-)
+from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.paired_runs import Comparison, Comparisons, compare_group
+from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.selective import is_answerable
-from askance.evaluation.statistics.summaries import Costs, costs_of
+from askance.evaluation.statistics.summaries import scores_of
 
 SIGNIFICANT = 0.05
 _NOT_ADVISED = ("where", "abstain_below", "cache", "in_flight", "seed", "schema", "models")
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateFinding:
-    """The result of one candidate over the answerable questions.
-
-    Attributes:
-        score: The mean F1 over the questions that the candidate has finished.
-        gain: The mean difference to the base over the questions that both have finished; None for the base.
-        p_holm: The p-value of the gain, corrected for all candidates; 1 for the base.
-        num_failures: The number of questions that failed, such as those beyond the budget.
-    """
-
-    name: str
-    score: MeanInterval
-    gain: Difference | None
-    p_holm: float
-    num_failures: int
-    costs: Costs
-
-    @property
-    def is_better(self) -> bool:
-        """Return whether the candidate is better than the base beyond chance."""
-        return self.gain is not None and self.gain.low > 0 and self.p_holm < SIGNIFICANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +57,39 @@ class Advice:
     """The advised candidate, with the findings that the advice rests on.
 
     Attributes:
-        too_few: The candidates with too few finished questions.
+        found: The comparisons of the candidates with the base, over the answerable questions.
+        best: The comparison of the best candidate; None if no candidate is better than the base.
         abstaining: The effect of abstaining for the advised candidate; None if it was not measured.
     """
 
-    findings: tuple[CandidateFinding, ...]
-    too_few: tuple[str, ...]
+    found: Comparisons
+    best: Comparison | None
     abstaining: AbstainFinding | None
-    advised: str
 
-    def table(self) -> ResultTable:
-        """Return the findings as a table."""
-        headings = ("candidate", "questions", METRIC.upper(), f"gain over {BASE} (95 %)", "p", "tokens", "s")
-        return ResultTable("Candidates", headings, tuple(map(_cells, self.findings)), 1)
+    @property
+    def advised(self) -> str:
+        """The name of the advised candidate."""
+        return BASE if self.best is None else self.best.run
+
+    @property
+    def too_few(self) -> list[str]:
+        """The candidates that share too few finished questions with the base to be advised."""
+        return [each.run for each in self.found.differences if not _is_enough(each)]
+
+    def tables(self) -> list[ResultTable]:
+        """Return the findings as tables."""
+        return [results_table(self.found), cost_table(self.found), *difference_tables(self.found)]
 
     def sentences(self) -> Iterator[str]:
         """Yield the advice in sentences."""
-        found = {each.name: each for each in self.findings}[self.advised]
-        if found.gain is None:
+        if self.best is None:
             yield f"advised: {BASE}, because no other candidate is better beyond chance."
         else:
-            low, high = found.gain.low, found.gain.high
+            gain = self.best.difference
             yield (
-                f"advised: {self.advised}, which gains {found.gain.mean:+.3f} {METRIC.upper()} over {BASE} "
-                f"({low:+.3f} to {high:+.3f}, p {found.p_holm:.3f} corrected for all candidates)."
+                f"advised: {self.advised}, which gains {gain.mean:+.3f} {METRIC.upper()} over {BASE} "
+                f"({gain.low:+.3f} to {gain.high:+.3f}, p {self.best.p_holm:.3f} corrected for all "
+                "candidates)."
             )
         each = self.abstaining
         if each is None:
@@ -139,37 +118,32 @@ def advise(trial: CandidateTrial) -> Advice:
             f"no candidate answered a question; the first failed with {records[0].error.rstrip('.')}. Give "
             "a larger --budget."
         )
-    base = answerable_scores(runs[BASE]) if BASE in runs else {}
+    answerable = {
+        name: replace(run, records=tuple(filter(is_answerable, run.records))) for name, run in runs.items()
+    }
+    base = scores_of(answerable[BASE].records, METRIC) if BASE in runs else {}
     if len(base) < LEAST_QUESTIONS:
         raise InputError(
             f"{BASE} has answered {len(base)} answerable questions, and advice needs {LEAST_QUESTIONS}: give "
             "more --minutes. The same command continues from here."
         )
-    shared = {name: base.keys() & answerable_scores(run).keys() for name, run in runs.items()}
-    enough = {name: run for name, run in runs.items() if len(shared[name]) >= LEAST_QUESTIONS}
-    others = [name for name in runs if name != BASE]
-    ps = [permutation_test(_gains(runs[name], base)).p if name in enough else 1.0 for name in others]
-    p_holm = dict(zip(others, holm_adjusted(ps), strict=True))
-    findings = [_finding(name, run, base, p_holm.get(name, 1.0)) for name, run in enough.items()]
-    better = [each for each in findings if each.gain is not None and each.is_better]
-    best = max(better, key=lambda each: each.gain.mean if each.gain else 0.0, default=None)
-    advised = BASE if best is None else best.name
-    too_few = tuple(name for name in runs if name not in enough)
-    return Advice(tuple(findings), too_few, _abstaining(runs[advised]), advised)
-
-
-def _gains(run: RecordedRun, base: Mapping[str, float]) -> list[float]:
-    return [score - base[id] for id, score in answerable_scores(run).items() if id in base]
-
-
-def _finding(name: str, run: RecordedRun, base: Mapping[str, float], p_holm: float) -> CandidateFinding:
-    scores = answerable_scores(run)
-    shared = {id: score for id, score in scores.items() if id in base}
-    gain = paired_difference(shared, {id: base[id] for id in shared}) if name != BASE else None
-    num_failures = sum(record.is_failure for record in run.records)
-    return CandidateFinding(
-        name, mean_interval(list(scores.values())), gain, p_holm, num_failures, costs_of(run.records)
+    names = [name for name, run in answerable.items() if base.keys() & scores_of(run.records, METRIC)]
+    group = RunGroup(
+        tuple(map(runs.__getitem__, names)), tuple(map(answerable.__getitem__, names)), tuple(names)
     )
+    found = compare_group(group, metrics=(METRIC,), base=names.index(BASE))
+    better = [each for each in found.differences if _is_enough(each) and _is_better(each)]
+    best = max(better, key=lambda each: each.difference.mean, default=None)
+    return Advice(found, best, _abstaining(runs[BASE if best is None else best.run]))
+
+
+def _is_enough(found: Comparison) -> bool:
+    return found.difference.num_questions >= LEAST_QUESTIONS
+
+
+def _is_better(found: Comparison) -> bool:
+    """Return whether a candidate is better than the base beyond chance."""
+    return found.difference.low > 0 and found.p_holm < SIGNIFICANT
 
 
 def _abstaining(run: RecordedRun) -> AbstainFinding | None:
@@ -191,20 +165,6 @@ def _abstaining(run: RecordedRun) -> AbstainFinding | None:
     )
 
 
-def _cells(found: CandidateFinding) -> tuple[str, ...]:
-    gain = found.gain
-    failed = f"{found.num_failures} failed, " if found.num_failures else ""
-    return (
-        found.name,
-        f"{failed}{found.score.num_questions}",
-        f"{found.score.mean:.3f}",
-        "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
-        "" if gain is None else f"{found.p_holm:.3f}",
-        f"{found.costs.tokens:,.0f}",
-        f"{found.costs.median_seconds:.1f}",
-    )
-
-
 def settings_text(
     advice: Advice, config: Mapping[str, Any], models: Mapping[str, str], comments: list[str]
 ) -> str:
@@ -214,7 +174,7 @@ def settings_text(
         config: The configuration of the advised candidate, as `EngineConfig.stored` returns it.
         comments: The comments at the top, before the numbers.
     """
-    rows = [" | ".join(cells) for cells in (advice.table().headings, *advice.table().rows)]
+    rows = [" | ".join(row) for table in advice.tables() for row in (table.headings, *table.rows)]
     settings = {name: value for name, value in config.items() if name not in _NOT_ADVISED and value}
     settings["index"] = str(Path(settings["index"]).absolute())
     if advice.abstaining is not None and advice.abstaining.pays:

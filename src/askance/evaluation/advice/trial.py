@@ -18,8 +18,6 @@ from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
 from askance.evaluation.run.runner import GridListener, LoadModels, RunOptions, run_grid
-from askance.evaluation.statistics.selective import is_answerable
-from askance.evaluation.statistics.summaries import scores_of
 
 BASE = "single"
 """The candidate that the others are compared with."""
@@ -28,7 +26,6 @@ FIRST_ROUND = 12
 """The number of questions of the first round."""
 LEAST_QUESTIONS = 8
 """The least number of answerable questions by which a candidate is compared."""
-DATASET, MODEL = "questions", "model"
 CANDIDATES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     Path(__file__).with_name("candidates.toml").read_text(encoding="utf-8")
 )
@@ -104,24 +101,17 @@ async def try_candidates(
     """
     ends = time.monotonic() + seconds
     left_out, names = dict[str, str](), [*candidates]
-    num_all, of_model = len(candidates[BASE].questions), folder / DATASET / MODEL
+    num_all = len(candidates[BASE].questions)
     num_asked, is_timed_out = min(FIRST_ROUND, num_all), False
     while True:
-        asked = {
-            f"{DATASET}/{MODEL}/{name}": _first(candidates[name], num_asked, of_model / name)
-            for name in names
-        }
+        asked = {name: _first(candidates[name], num_asked, folder / name) for name in names}
         try:
             async with asyncio.timeout(max(0.0, ends - time.monotonic())):
                 results = await run_grid(asked, folder, load_models, RunOptions(), listener)
         except TimeoutError:
             is_timed_out = True
             break
-        errors = {
-            name.split("/")[-1]: result
-            for name, result in results.items()
-            if not isinstance(result, RecordedRun)
-        }
+        errors = {name: each for name, each in results.items() if not isinstance(each, RecordedRun)}
         if BASE in errors:
             raise errors[BASE]
         left_out |= {name: str(error) for name, error in errors.items()}
@@ -129,7 +119,7 @@ async def try_candidates(
         if num_asked >= num_all:
             break
         num_asked = min(2 * num_asked, num_all)
-    return CandidateTrial(_runs_in(of_model, candidates), left_out, is_timed_out)
+    return CandidateTrial(_runs_in(folder, candidates), left_out, is_timed_out)
 
 
 def _first(ready: ReadyExperiment, num_questions: int, folder: Path) -> ReadyExperiment:
@@ -137,11 +127,6 @@ def _first(ready: ReadyExperiment, num_questions: int, folder: Path) -> ReadyExp
     if (folder / SETTINGS).exists():
         num_questions = max(num_questions, read_run(folder).settings.num_questions)
     return replace(ready, questions=dict(islice(ready.questions.items(), num_questions)))
-
-
-def answerable_scores(run: RecordedRun) -> dict[str, float]:
-    """Return the scores of the answerable questions that are finished, by question id."""
-    return scores_of(filter(is_answerable, run.records), METRIC)
 
 
 def _runs_in(folder: Path, names: Mapping[str, Any]) -> dict[str, RecordedRun]:

@@ -8,11 +8,9 @@ judged once its line is on disk, so judging can be stopped and continued. If a q
 answer changes, the new answer is judged.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -22,7 +20,7 @@ from askance.core.errors import InputError, RunFolderError
 from askance.core.strict_json import json_line
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.result_file import Append, open_results, work_through
+from askance.evaluation.run.result_file import open_results, work_through
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
@@ -62,27 +60,6 @@ _JUDGEMENT = TypeAdapter(Judgement)
 def answer_hash(answer: str) -> str:
     """Return the hash of an answer in which "?" replaces lone surrogates, as in the files."""
     return sha256(answer.encode(errors="replace")).hexdigest()
-
-
-@contextmanager
-def open_judgements(
-    run: Path, kind: Kind, judge: Mapping[str, str]
-) -> Iterator[tuple[dict[str, Judgement], Append[Judgement], Path]]:
-    """Open or create the file with a judge's judgements of a run.
-
-    Yields the judgements by question id, a function that adds judgements, and the path of the file.
-
-    Args:
-        judge: Everything that the verdicts depend on, by name.
-
-    Raises:
-        RunFolderError: As for `open_results`.
-    """
-    header = {"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge}
-    name = sha256((json_line(header) + "\n").encode()).hexdigest()[:8]
-    path = run / FOLDER / f"{kind}-{name}.jsonl"
-    with open_results(path, header, _JUDGEMENT) as (kept, append):
-        yield {each.id: each for each in kept}, append, path
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
@@ -156,7 +133,7 @@ async def judge_run(
     """Judge the answers of a run that are not judged yet, and return the mean scores of all answers.
 
     Raises:
-        RunFolderError: As for `open_judgements`.
+        RunFolderError: As for `open_results`.
         ModelFailure: The judge model failed; the judgements so far are kept.
     """
 
@@ -167,9 +144,12 @@ async def judge_run(
     def failed(record: Record) -> str:
         return f"the judge failed at question {record.id!r} of the run {run.folder}"
 
-    with open_judgements(run.folder, judge.kind, judge.identity) as (kept, append, path):
+    header = {"format": FORMAT, "schema": SCHEMA_VERSION, "kind": judge.kind, **judge.identity}
+    name = sha256((json_line(header) + "\n").encode()).hexdigest()[:8]
+    path = run.folder / FOLDER / f"{judge.kind}-{name}.jsonl"
+    with open_results(path, header, _JUDGEMENT) as (kept, append):
         hashes = {record.id: answer_hash(record.text) for record in run.records}
-        found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
+        found = {each.id: each for each in kept if hashes.get(each.id) == each.answer_sha256}
         progress(judge.kind, len(found), len(hashes))
         left = [record for record in run.records if record.id not in found]
 

@@ -139,16 +139,12 @@ def confidence_values(found: Selective) -> dict[str, str]:
     """Return what confidence is worth as text, by name, with intervals."""
     return {
         "abstained": f"{found.num_abstained:,}",
-        "answerable answered": _with_range(found.answerable_answered),
-        "unanswerable refused": _with_range(found.unanswerable_refused),
+        "answerable answered": str(found.answerable_answered or NONE),
+        "unanswerable refused": str(found.unanswerable_refused or NONE),
         "AUROC answerable": shown_area(found.auroc_answerable) or NONE,
         "AUROC right": shown_area(found.auroc_right) or NONE,
-        "AURC": _with_range(found.aurc),
+        "AURC": str(found.aurc),
     }
-
-
-def _with_range(found: MeanInterval | None) -> str:
-    return NONE if found is None else f"{_mean(found)} ({found.low:.3f} to {found.high:.3f})"
 
 
 def cost_table(found: Comparisons) -> ResultTable:
@@ -205,21 +201,20 @@ def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
     title, headings = f"Difference in {label(metric)}", ["run", "minus"]
     if len(bases) == 1:
         title, headings = f"{title}: run minus {found[0].base}", ["run"]
-    rows = [(*(each.run, each.base)[: len(headings)], *_difference_cells(each)) for each in found]
+    rows = [
+        (
+            *(each.run, each.base)[: len(headings)],
+            signed(each.difference.mean),
+            f"{signed(each.difference.low)} to {signed(each.difference.high)}",
+            p_text(each.p),
+            p_text(each.p_holm),
+            *map(str, (each.won, each.lost, each.tied)),
+        )
+        for each in found
+    ]
     note = f"{_P}; Holm: corrected for the {len(found)} tests of this table" if len(found) > 1 else _P
     columns = ("difference", INTERVAL, "p", "p (Holm)", "won", "lost", "tied")
     return ResultTable(title, (*headings, *columns), tuple(rows), len(headings), f"{note}.")
-
-
-def _difference_cells(found: Comparison) -> tuple[str, ...]:
-    difference = found.difference
-    return (
-        signed(difference.mean),
-        f"{signed(difference.low)} to {signed(difference.high)}",
-        p_text(found.p.p),
-        p_text(found.p_holm),
-        *(f"{number}" for number in (found.won, found.lost, found.tied)),
-    )
 
 
 def question_tables(found: Comparisons) -> Iterator[ResultTable]:

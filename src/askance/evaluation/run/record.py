@@ -13,13 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from askance.core.answers import Answer, Usage
-from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
 from askance.core.types import Task
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
-from askance.storage.durable_files import sealed
 
 _PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence-transformers", "httpx2")
 
@@ -75,11 +73,6 @@ class Record:
     def is_failure(self) -> bool:
         """Return whether the question failed. A failed question counts as answered wrongly."""
         return bool(self.error)
-
-    @property
-    def line(self) -> bytes:
-        """The line of ``records.jsonl`` with this record, including the line break."""
-        return sealed(json_line(self).encode()) + b"\n"
 
 
 def make_record(

@@ -14,40 +14,43 @@ after the last finished question is cut off. Settings, records and traces have c
 import dataclasses
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from askance.core.answers import Answer
-from askance.core.errors import RunFolderError, first_flaw
+from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.record import Record, Settings, continued, differences, first_changed_field
+from askance.evaluation.run.result_file import (
+    DAMAGED,
+    KEPT,
+    LOCK,
+    os_errors_as_run_errors,
+    read_sealed_lines,
+    validated,
+)
 from askance.storage.durable_files import (
     AppendOnlyFile,
-    DamagedLine,
     checksum,
     locked_folder,
     sealed,
+    sealed_line,
     unsealed,
-    unsealed_lines,
     write_atomically,
 )
 from askance.storage.trace_file import parse_trace, trace_text
 
-T = TypeVar("T")
 FORMAT, SCHEMA_VERSION = "askance-run", 1
-SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
+SETTINGS, RECORDS, TRACES = "settings.json", "records.jsonl", "traces.jsonl.gz"
 # This level is fast and compresses enough, because the prompts of a trace repeat each other.
 _GZIP_LEVEL = 1
-_DAMAGED = "The file is damaged: restore it, or name another folder."
-_CHECK = "Check the path."
 _SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
 
 
@@ -115,66 +118,19 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
         if (folder / TRACES).exists():
             raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
-    lines, size_bytes = read_sealed_lines(path, _DAMAGED)
+    lines, size_bytes = read_sealed_lines(path)
     records: dict[str, Record] = {}
     for place, line in lines:
-        record = validated(_RECORD, line, place, _DAMAGED)
+        record = validated(_RECORD, line, place)
         if record.id in records:
             before = list(records).index(record.id) + 1
             raise RunFolderError(
-                f"{place}: the question {record.id!r} is on line {before} already. {_DAMAGED}"
+                f"{place}: the question {record.id!r} is on line {before} already. {DAMAGED}"
             )
         records[record.id] = record
     for _ in _members(folder, records.values()):
         pass  # This checks that no trace is missing: new traces would be written in its place.
     return list(records.values()), size_bytes
-
-
-def read_sealed_lines(path: Path, remedy: str) -> tuple[list[tuple[str, bytes]], int]:
-    """Return the complete lines of an append-only file, each after its location, and their size in bytes.
-
-    Args:
-        remedy: The remedy for a damaged file, for the error message.
-
-    Raises:
-        RunFolderError: The file can't be read, or a line is damaged.
-    """
-    try:
-        with os_errors_as_run_errors(f"read {path}", _CHECK):
-            lines, size_bytes = unsealed_lines(path.read_bytes())
-    except DamagedLine as error:
-        raise RunFolderError(f"{path}, line {error.number}: {error}. {remedy}") from error
-    return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)], size_bytes
-
-
-def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: str) -> T:
-    """Return the object that a JSON text describes.
-
-    Raises:
-        RunFolderError: The text does not describe such an object. The message names `place` and the remedy.
-    """
-    try:
-        return kind.validate_json(content)
-    except ValidationError as error:
-        raise RunFolderError(f"{place}{first_flaw(error)}. {remedy}") from error
-
-
-@contextmanager
-def os_errors_as_run_errors(action: str, remedy: str) -> Iterator[None]:
-    """Convert errors of the operating system, and locks that another process holds, to `RunFolderError`.
-
-    Args:
-        action: The action that fails, for the error message.
-        remedy: The remedy that the error message gives, unless another process holds the lock.
-    """
-    try:
-        yield
-    except BlockingIOError as error:
-        raise RunFolderError(
-            f"can't {action}: another process is writing there. Wait until it has ended."
-        ) from error
-    except OSError as error:
-        raise RunFolderError(f"can't {action}: {error.strerror}. {remedy}") from error
 
 
 def _read_settings(folder: Path) -> Settings:
@@ -184,19 +140,17 @@ def _read_settings(folder: Path) -> Settings:
             f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
         )
     try:
-        with os_errors_as_run_errors(f"read {path}", _CHECK):
+        with os_errors_as_run_errors(f"read {path}"):
             content = json.loads(unsealed(path.read_bytes()))
     except ValueError as error:
-        raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
-    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise RunFolderError(f"{path} holds no settings of a run: name another folder.")
-    schema = content.pop("schema", None)
-    if schema != SCHEMA_VERSION:
+        raise RunFolderError(f"{path}, line 1: {error}. {DAMAGED}") from error
+    written_as = content.pop("format", None), content.pop("schema", None)
+    if written_as != (FORMAT, SCHEMA_VERSION):
         raise RunFolderError(
-            f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
-            f"that wrote it ({content.get('askance')})."
+            f"{path} holds no settings of a run of schema {SCHEMA_VERSION}, which this version reads: name "
+            f"another folder, or use the askance that wrote it ({content.get('askance')})."
         )
-    return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
+    return validated(_SETTINGS, json.dumps(content), str(path))
 
 
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
@@ -206,7 +160,7 @@ def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
         return
     if not path.exists():
         raise RunFolderError(f"{path} is missing: restore it, because only this file holds the traces.")
-    with os_errors_as_run_errors(f"read {path}", _CHECK), path.open("rb") as file:
+    with os_errors_as_run_errors(f"read {path}"), path.open("rb") as file:
         for record in left:
             file.seek(record.trace_at)
             member = file.read(record.trace_bytes)
@@ -220,7 +174,7 @@ def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
 def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
     return RunFolderError(
         f"can't read the trace of question {record.id!r} in {folder / TRACES} ({record.trace_bytes:,} bytes "
-        f"from byte {record.trace_at:,}): {problem}. {_DAMAGED}"
+        f"from byte {record.trace_at:,}): {problem}. {DAMAGED}"
     )
 
 
@@ -238,26 +192,44 @@ class RunWriter:
         Raises:
             RunFolderError: The questions can't be written. The questions that were finished before are kept.
         """
-        remedy = "Finished questions are kept; make room, and run the same command again to continue."
         blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
-        with os_errors_as_run_errors(f"write to the run {self.folder}", remedy):
+        with os_errors_as_run_errors(f"write to the run {self.folder}", KEPT):
             offset = self.traces.append(blobs)
             lines = []
             for (record, _), blob in zip(finished, blobs, strict=True):
                 size, seal = len(blob), checksum(blob)
                 placed = replace(record, trace_at=offset, trace_bytes=size, trace_checksum=seal)
-                lines.append(placed.line)
+                lines.append(sealed_line(placed))
                 offset += size
             self.records.append(lines)
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Lock a run's folder for writing, before anything is computed for it.
+def open_run(
+    folder: Path,
+    settings_of: Callable[[Settings | None], Settings],
+    examples: Iterable[Example],
+    scoring: Scoring,
+    *,
+    retry_failures: bool = False,
+) -> Iterator[tuple[RunWriter, RecordedRun]]:
+    """Lock a folder, and start a run in it or continue the run that it holds.
+
+    Yields a writer and the run so far. If the recorded short answers were extracted by other rules than those
+    of `scoring`, or scored by other metrics, they are extracted and scored again from the traces.
+
+    Args:
+        settings_of: A function that returns the settings of the run, and may load the models. If no question
+            is left to ask, it gets the settings with which the run was started.
+        examples: All questions of the run. A continued run may get additional questions, but its finished
+            questions must be among them.
+        retry_failures: Whether to drop the questions that failed, so that they are asked again.
 
     Raises:
-        RunFolderError: The folder can't be written or holds other files, or another process writes to it.
+        RunFolderError: The folder can't be written, holds other files or a run with other settings, or
+            another process writes to it.
     """
+    wanted = {example.question.id: example for example in examples}
     with ExitStack() as stack:
         with _writing(folder):
             names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -269,45 +241,20 @@ def claimed(folder: Path) -> Iterator[None]:
                     "new or an empty folder."
                 )
             stack.enter_context(locked_folder(folder, LOCK))
-        yield
-
-
-@contextmanager
-def open_run(
-    folder: Path,
-    settings: Settings,
-    examples: Iterable[Example],
-    scoring: Scoring,
-    *,
-    retry_failures: bool = False,
-) -> Iterator[tuple[RunWriter, RecordedRun]]:
-    """Start a run in a locked folder, or continue the run that the folder holds.
-
-    Yields a writer and the run so far. If the recorded short answers were extracted by other rules than those
-    of `scoring`, or scored by other metrics, they are extracted and scored again from the traces.
-
-    Args:
-        examples: All questions of the run. A continued run may get additional questions, but its finished
-            questions must be among them.
-        retry_failures: Whether to drop the questions that failed, so that they are asked again.
-
-    Raises:
-        RunFolderError: The folder can't be written, or holds a run with other settings.
-    """
-    wanted = {example.question.id: example for example in examples}
-    with ExitStack() as stack:
-        with _writing(folder):
-            before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
+            before = _read_settings(folder) if (folder / SETTINGS).exists() else None
             recorded, size_bytes = read_records(folder)
-            run = RecordedRun(folder, settings, tuple(recorded))
-            _check_same(run, before, wanted)
-            remaining = [record for record in recorded if not (retry_failures and record.is_failure)]
+        remaining = [record for record in recorded if not (retry_failures and record.is_failure)]
+        is_finished = wanted.keys() <= {record.id for record in remaining}
+        settings = settings_of(before if is_finished else None)
+        run = RecordedRun(folder, settings, tuple(recorded))
+        with _writing(folder):
+            _check_same(run, before or settings, wanted)
             kept = [_scored(run, record, wanted[record.id], scoring) for record in remaining]
             if kept != recorded:
-                content = b"".join(record.line for record in kept)
+                content = b"".join(map(sealed_line, kept))
                 _replace(folder / RECORDS, content)
                 size_bytes = len(content)
-            _write_settings(folder, continued(before, settings, is_finished=len(kept) == len(wanted)))
+            _write_settings(folder, continued(before or settings, settings, is_finished=is_finished))
             end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
             records = stack.enter_context(closing(AppendOnlyFile(folder / RECORDS, size_bytes)))
             traces = stack.enter_context(closing(AppendOnlyFile(folder / TRACES, end_of_traces)))

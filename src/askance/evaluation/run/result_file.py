@@ -10,17 +10,22 @@ from contextlib import ExitStack, aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from askance.core.concurrency import map_concurrent
-from askance.core.errors import AskanceError, ModelFailure, RunFolderError
+from askance.core.errors import AskanceError, ModelFailure, RunFolderError, first_flaw
 from askance.core.strict_json import json_line
-from askance.evaluation.run.recorded_run import os_errors_as_run_errors, read_sealed_lines, validated
-from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed
+from askance.storage.durable_files import (
+    AppendOnlyFile,
+    DamagedLine,
+    locked_folder,
+    sealed_line,
+    unsealed_lines,
+)
 
 LOCK = "lock"
-_DAMAGED = "The file is damaged: move it away to start again."
-_KEPT = "Earlier results are kept: make room, and run the same command again to continue."
+DAMAGED = "The file is damaged: restore it, or move it away to start again."
+KEPT = "Earlier results are kept: make room, and run the same command again to continue."
 T = TypeVar("T")
 R = TypeVar("R")
 Append = Callable[[Sequence[R]], None]
@@ -44,25 +49,24 @@ def open_results(
         RunFolderError: The file is damaged, has another header and results, another process is writing, or
             the folder can't be written (when the file is opened, or whenever something is added to it).
     """
-    text = json_line(dict(header))
-    action = f"write {path}"
+    now, action = json.loads(json_line(dict(header))), f"write {path}"
     with ExitStack() as stack:
-        with os_errors_as_run_errors(action, _KEPT):
+        with os_errors_as_run_errors(action, KEPT):
             stack.enter_context(locked_folder(path.parent, LOCK))
-            lines, size_bytes = read_sealed_lines(path, _DAMAGED) if path.exists() else ([], 0)
+            lines, size_bytes = read_sealed_lines(path) if path.exists() else ([], 0)
             if len(lines) > 1:
-                _check_header(path, lines[0][1], text)
+                _check_header(path, json.loads(lines[0][1]), now)
             else:
                 size_bytes = 0
-            results = [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
+            results = [validated(kind, line, place) for place, line in lines[1:]]
             file = stack.enter_context(closing(AppendOnlyFile(path, size_bytes)))
-            if not size_bytes:
-                file.append([_line(text)])
 
-        def append(new: Sequence[R]) -> None:
-            with os_errors_as_run_errors(action, _KEPT):
-                file.append([_line(json_line(each)) for each in new])
+        def append(new: Sequence[object]) -> None:
+            with os_errors_as_run_errors(action, KEPT):
+                file.append(list(map(sealed_line, new)))
 
+        if not size_bytes:
+            append([now])
         yield results, append
 
 
@@ -72,22 +76,17 @@ def read_results(path: Path, kind: TypeAdapter[R]) -> list[R]:
     Raises:
         RunFolderError: The file can't be read, or is damaged.
     """
-    lines, _ = read_sealed_lines(path, _DAMAGED)
-    return [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
+    lines, _ = read_sealed_lines(path)
+    return [validated(kind, line, place) for place, line in lines[1:]]
 
 
-def _check_header(path: Path, line: bytes, text: str) -> None:
-    if line.decode(errors="replace") == text:
-        return
-    try:
-        before, now = dict(json.loads(line)), dict(json.loads(text))
-    except (ValueError, TypeError):
-        raise RunFolderError(f"{path}, line 1: this is not a header. {_DAMAGED}") from None
-    name = next((name for name in (*now, *before) if before.get(name) != now.get(name)), "header")
-    raise RunFolderError(
-        f"{path}, line 1: these results were made with {name} {before.get(name)!r}, now it is "
-        f"{now.get(name)!r}: give the same, or move the file away."
-    )
+def _check_header(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name in (*now, *before):
+        if before.get(name) != now.get(name):
+            raise RunFolderError(
+                f"{path}, line 1: these results were made with {name} {before.get(name)!r}, now it is "
+                f"{now.get(name)!r}: give the same, or move the file away."
+            )
 
 
 async def work_through(
@@ -122,5 +121,45 @@ async def work_through(
                 ) from error
 
 
-def _line(text: str) -> bytes:
-    return sealed(text.encode()) + b"\n"
+def read_sealed_lines(path: Path) -> tuple[list[tuple[str, bytes]], int]:
+    """Return the complete lines of an append-only file, each after its location, and their size in bytes.
+
+    Raises:
+        RunFolderError: The file can't be read, or a line is damaged.
+    """
+    try:
+        with os_errors_as_run_errors(f"read {path}"):
+            lines, size_bytes = unsealed_lines(path.read_bytes())
+    except DamagedLine as error:
+        raise RunFolderError(f"{path}, line {error.number}: {error}. {DAMAGED}") from error
+    return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)], size_bytes
+
+
+def validated(kind: TypeAdapter[T], content: str | bytes, place: str) -> T:
+    """Return the object that a JSON text describes.
+
+    Raises:
+        RunFolderError: The text does not describe such an object. The message names `place`.
+    """
+    try:
+        return kind.validate_json(content)
+    except ValidationError as error:
+        raise RunFolderError(f"{place}{first_flaw(error)}. {DAMAGED}") from error
+
+
+@contextmanager
+def os_errors_as_run_errors(action: str, remedy: str = "Check the path.") -> Iterator[None]:
+    """Convert errors of the operating system, and locks that another process holds, to `RunFolderError`.
+
+    Args:
+        action: The action that fails, for the error message.
+        remedy: The remedy that the error message gives, unless another process holds the lock.
+    """
+    try:
+        yield
+    except BlockingIOError as error:
+        raise RunFolderError(
+            f"can't {action}: another process is writing there. Wait until it has ended."
+        ) from error
+    except OSError as error:
+        raise RunFolderError(f"can't {action}: {error.strerror}. {remedy}") from error

@@ -27,8 +27,8 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
 from askance.evaluation.run.gold_retriever import GoldRetrievers
-from askance.evaluation.run.record import Record, make_record
-from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
+from askance.evaluation.run.record import Record, Settings, make_record
+from askance.evaluation.run.recorded_run import RecordedRun, RunWriter, open_run, read_run
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, RoleModel]]
 """A function from specifications by role to models by role, such as `build.load_models`."""
@@ -178,39 +178,24 @@ async def evaluate(
         return read_run(folder)
 
 
-def start_run(ready: ReadyExperiment, folder: Path, load_models: LoadModels) -> None:
-    """Load the models of an experiment, check them, and create its run folder.
-
-    Raises:
-        RunFolderError, MissingAbility: As for `evaluate`.
-    """
-    with _opened(ready, folder, load_models, RunOptions()):
-        pass
-
-
 @contextmanager
 def _opened(
     ready: ReadyExperiment, folder: Path, load_models: LoadModels, options: RunOptions
 ) -> Iterator[tuple[Engine | None, RunWriter, RecordedRun]]:
     """Yield the engine (None if no question is left to ask), a writer, and the run so far."""
-    with claimed(folder):
-        engine, run = None, read_run(folder) if (folder / SETTINGS).exists() else None
-        if run is not None and _is_finished(run, ready, options):
-            settings = ready.settings(run.settings.models, run.settings.precisions)
-        else:
-            engine = replace(ready.engine(load_models(ready.models)), on_end=options.on_end)
-            names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
-            settings = ready.settings(names, precisions_of(engine.models))
-        examples = ready.questions.values()
-        with open_run(
-            folder, settings, examples, ready.scoring, retry_failures=options.retry_failures
-        ) as opened:
-            yield engine, *opened
+    engine: Engine | None = None
 
+    def settings_of(before: Settings | None) -> Settings:
+        nonlocal engine
+        if before is not None:
+            return ready.settings(before.models, before.precisions)
+        engine = replace(ready.engine(load_models(ready.models)), on_end=options.on_end)
+        names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
+        return ready.settings(names, precisions_of(engine.models))
 
-def _is_finished(run: RecordedRun, ready: ReadyExperiment, options: RunOptions) -> bool:
-    done = {record.id for record in run.records if not (options.retry_failures and record.is_failure)}
-    return {example.question.id for example in ready.questions.values()} <= done
+    examples, retry = ready.questions.values(), options.retry_failures
+    with open_run(folder, settings_of, examples, ready.scoring, retry_failures=retry) as (writer, run):
+        yield engine, writer, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,32 +313,27 @@ async def run_grid(
         RunFolderError, MissingAbility: As for `evaluate`.
     """
     results: dict[str, RecordedRun | AskanceError] = {}
-    for _, group in groupby(experiments.items(), key=lambda entry: entry[0].split("/")[1]):
+    for _, group in groupby(experiments.items(), key=lambda entry: entry[1].model_specs["answer"]):
         of_model, load_once = dict(group), loading_once(load_models)
         for name, ready in of_model.items():
-            with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
-                start_run(ready, folder / name, load_once)
+            try:
+                with _opened(ready, folder / name, load_once, options):
+                    pass  # This creates the run's folder, and checks the models.
+            except (RunFolderError, MissingAbility):
+                raise
+            except AskanceError as error:
+                results[name] = error
         for name in [name for name in of_model if name not in results]:
-            with _keep_error(name, results, unless=(RunFolderError,)), listener(name) as progress:
-                results[name] = await evaluate(of_model[name], folder / name, load_once, options, progress)
+            try:
+                with listener(name) as progress:
+                    results[name] = await evaluate(
+                        of_model[name], folder / name, load_once, options, progress
+                    )
+            except RunFolderError:
+                raise
+            except AskanceError as error:
+                results[name] = error
     return {name: results[name] for name in experiments}
-
-
-@contextmanager
-def _keep_error(
-    name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
-) -> Iterator[None]:
-    """Store the error of an experiment as the result of that experiment, so that the other ones still run.
-
-    Args:
-        unless: The types of errors that end the whole grid, and are raised again.
-    """
-    try:
-        yield
-    except unless:
-        raise
-    except AskanceError as error:
-        results[name] = error
 
 
 def loading_once(load_models: LoadModels) -> LoadModels:

@@ -27,7 +27,8 @@ from askance.core.errors import InputError
 
 MOST_ENUMERATED = 16
 """The maximum number of differing questions for which all 65,536 sign assignments are enumerated."""
-_RESAMPLES, _CONFIDENCE, _SEED = 10_000, 0.95, 0
+CONFIDENCE = 0.95
+_RESAMPLES, _SEED = 10_000, 0
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING, _RELATIVE_ROUNDING = 1e-12, 1e-9
 _REPEATED = 8
@@ -48,6 +49,9 @@ class MeanInterval:
     num_questions: int
     confidence: float
 
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference(MeanInterval):
@@ -59,14 +63,6 @@ class Difference(MeanInterval):
     """
 
     share_above_zero: float
-
-
-@dataclass(frozen=True, slots=True)
-class PValue:
-    """A two-sided p-value. The value is exact if all sign assignments were enumerated."""
-
-    p: float
-    is_exact: bool
 
 
 def mean_interval(scores: Sequence[float]) -> MeanInterval:
@@ -92,9 +88,9 @@ def average_interval(groups: Sequence[Sequence[float]]) -> MeanInterval:
     if not groups:
         raise InputError("there are no datasets to average over: name at least one.")
     found = [_interval(scores, _SEED + number) for number, scores in enumerate(groups)]
-    low, high = _percentiles(np.mean([means for _, means in found], axis=0))
+    low, high = percentile_interval(np.mean([means for _, means in found], axis=0))
     mean = float(np.mean([interval.mean for interval, _ in found]))
-    return MeanInterval(mean, low, high, sum(map(len, groups)), _CONFIDENCE)
+    return MeanInterval(mean, low, high, sum(map(len, groups)), CONFIDENCE)
 
 
 def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> Difference:
@@ -125,13 +121,12 @@ def _interval(scores: Sequence[float], seed: int = _SEED) -> tuple[MeanInterval,
         index = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InputError(f"score {index + 1} of {values.size} is {values[index]}: give finite numbers.")
     means = _resampled_means(values, seed)
-    return MeanInterval(float(values.mean()), *_percentiles(means), len(values), _CONFIDENCE), means
+    return MeanInterval(float(values.mean()), *percentile_interval(means), len(values), CONFIDENCE), means
 
 
-def _percentiles(means: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the ends of the percentile interval of the means of resamples."""
-    tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
+def percentile_interval(samples: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """Return the ends of the interval that holds the middle 95 % of the statistics of resamples."""
+    low, high = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
@@ -167,8 +162,10 @@ def _blocks(draws: int, width: int) -> list[int]:
     return [min(rows, draws - done) for done in range(0, draws, rows)]
 
 
-def permutation_test(gains: Sequence[float]) -> PValue:
-    """Return the p-value of the paired permutation test.
+def permutation_test(gains: Sequence[float]) -> float:
+    """Return the two-sided p-value of the paired permutation test.
+
+    It is exact if at most `MOST_ENUMERATED` questions differ, since all sign assignments are enumerated then.
 
     Args:
         gains: The score difference on each question. Differences of 0 have no effect. If all are 0, p is 1.
@@ -177,8 +174,8 @@ def permutation_test(gains: Sequence[float]) -> PValue:
     # The tolerance makes sums of the same numbers in a different order count as equal.
     least = abs(float(values.sum())) - _RELATIVE_ROUNDING * float(np.abs(values).sum())
     if len(values) <= MOST_ENUMERATED:
-        return PValue(float(np.mean(np.abs(_all_sums(values)) >= least)), is_exact=True)
-    return PValue((_num_as_far(values, least) + 1) / (_RESAMPLES + 1), is_exact=False)
+        return float(np.mean(np.abs(_all_sums(values)) >= least))
+    return (_num_as_far(values, least) + 1) / (_RESAMPLES + 1)
 
 
 def holm_adjusted(ps: Sequence[float]) -> list[float]:

@@ -8,7 +8,6 @@ from askance.core.errors import InputError, UnknownName
 from askance.evaluation.metrics.prices import Prices
 from askance.evaluation.statistics.compare import (
     Difference,
-    PValue,
     holm_adjusted,
     paired_difference,
     permutation_test,
@@ -48,7 +47,7 @@ class Comparison:
     run: str
     base: str
     difference: Difference
-    p: PValue
+    p: float
     p_holm: float
     won: int
     lost: int
@@ -141,7 +140,7 @@ def _compared(
     group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]], num_questions: int
 ) -> list[Comparison]:
     comparisons = [_comparison(group, metric, *pair, num_questions) for pair in pairs]
-    adjusted = holm_adjusted([each.p.p for each in comparisons])
+    adjusted = holm_adjusted([each.p for each in comparisons])
     return [replace(each, p_holm=p) for each, p in zip(comparisons, adjusted, strict=True)]
 
 
@@ -168,7 +167,7 @@ def _comparison(group: RunGroup, metric: str, run: int, base: int, num_questions
         base=base_name,
         difference=paired_difference(scores, base_scores),
         p=p,
-        p_holm=p.p,
+        p_holm=p,
         won=sum(gain > 0 for gain in gains.values()),
         lost=sum(gain < 0 for gain in gains.values()),
         tied=list(gains.values()).count(0.0),

@@ -6,8 +6,9 @@ from math import nan
 
 import numpy as np
 
+from askance.evaluation.statistics.compare import percentile_interval
+
 _RESAMPLES = 1000
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,7 @@ def roc_area(positive: Sequence[float], negative: Sequence[float]) -> RocArea:
         for values in (above, below)
     ]
     areas = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
-    low, high = np.quantile(areas, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
-    return RocArea(float(wins.mean()), float(low), float(high))
+    return RocArea(float(wins.mean()), *percentile_interval(areas))
 
 
 def shown_area(area: RocArea | None) -> str:

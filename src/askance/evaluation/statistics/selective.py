@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.run.record import Record
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval
+from askance.evaluation.statistics.compare import CONFIDENCE, MeanInterval, mean_interval, percentile_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
 
 LEAST_RIGHT = 0.5
 """The least score of an answer that counts as right."""
 _NUM_POINTS = 50
 _RESAMPLES = 1000
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def selective_summary(records: Sequence[Record], metric: str) -> Selective | Non
     Args:
         metric: The metric that scores the answers. Questions to which it does not apply are left out.
     """
-    scores = {record.id: _score_if_answered(record, metric) for record in records}
+    scores = {record.id: (record.scores_if_answered or record.scores).get(metric) for record in records}
     scored = [record for record in records if scores[record.id] is not None]
     if not any(record.confidence is not None for record in scored):
         return None
@@ -93,10 +92,6 @@ def selective_summary(records: Sequence[Record], metric: str) -> Selective | Non
         aurc=aurc,
         curve=curve,
     )
-
-
-def _score_if_answered(record: Record, metric: str) -> float | None:
-    return (record.scores_if_answered or record.scores).get(metric)
 
 
 def _share(values: NDArray[np.float64]) -> MeanInterval | None:
@@ -121,13 +116,13 @@ def _risk_curve(
     coverages = np.arange(1, _NUM_POINTS + 1) / _NUM_POINTS
     places = [ceil(coverage * num) - 1 for coverage in coverages.tolist()]
     risks, random = _risks(ordered), np.random.default_rng(0)
-    drawn = [_risks(ordered[np.sort(random.integers(num, size=num))]) for _ in range(_RESAMPLES)]
-    tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile([each.mean() for each in drawn], [tail, 1 - tail])
-    lows, highs = np.quantile([each[places] for each in drawn], [tail, 1 - tail], axis=0)
-    points = zip(coverages.tolist(), risks[places].tolist(), lows.tolist(), highs.tolist(), strict=True)
-    aurc = MeanInterval(float(risks.mean()), float(low), float(high), num, _CONFIDENCE)
-    return aurc, tuple(RiskPoint(*point) for point in points)
+    drawn = np.array([_risks(ordered[np.sort(random.integers(num, size=num))]) for _ in range(_RESAMPLES)])
+    points = (
+        RiskPoint(coverage, float(risks[place]), *percentile_interval(drawn[:, place]))
+        for coverage, place in zip(coverages.tolist(), places, strict=True)
+    )
+    aurc = MeanInterval(float(risks.mean()), *percentile_interval(drawn.mean(axis=1)), num, CONFIDENCE)
+    return aurc, tuple(points)
 
 
 def _risks(ordered: NDArray[np.float64]) -> NDArray[np.float64]:

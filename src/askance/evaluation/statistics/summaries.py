@@ -48,11 +48,6 @@ class Costs:
     is_upper_bound: bool = False
 
     @property
-    def tokens(self) -> float:
-        """The tokens read and generated, whether cached or not. It depends on no other question or run."""
-        return self.tokens_computed + self.tokens_reused
-
-    @property
     def computed_text(self) -> str:
         """The value of `tokens_computed` as text, which says whether it is an upper bound."""
         return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"

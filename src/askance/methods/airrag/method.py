@@ -9,18 +9,10 @@ from askance.core.errors import MissingAbility
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import FeatureScorer, Needs, PairScorer, RoleModel, Run
 from askance.core.types import Hit, Question, Role
-from askance.methods.airrag.mcts import MctsTree, Node
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
-from askance.methods.airrag.state import QT, RA, SAY, PathState
+from askance.methods.airrag.state import QT, RA, SAY, Node
 from askance.methods.airrag.tree_search import TreeSearch
-from askance.methods.airrag.verifiers import (
-    ChosenAnswer,
-    FinishedPath,
-    Verifier,
-    agreement_with,
-    cluster_answers,
-    valid_paths,
-)
+from askance.methods.airrag.verifiers import ChosenAnswer, Verifier, agreement_with, cluster_answers
 from askance.methods.common.answer_text import Evidence, cite_whole_answer
 from askance.methods.common.named_methods import check_models_of, combined_needs
 from askance.text.answers import short_answer
@@ -70,15 +62,15 @@ class Airrag(AirragParameters):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         search = TreeSearch(self, question, run)
-        trees = await search.search()
-        paths = valid_paths(search.finished_paths(trees) or await search.last_resort(trees))
-        chosen = await search.verify(paths) if paths else None
-        for tree in trees:
-            _record_tree(run, tree, self.exploration, chosen)
-        _record_choice(run, self.verifier, paths, chosen)
-        search.record_cost(trees)
+        await search.search()
+        candidates = search.candidates() or await search.last_resort()
+        chosen = await search.verify(candidates) if candidates else None
+        for root in search.roots:
+            _record_tree(run, root, self.exploration, chosen)
+        _record_choice(run, self.verifier, chosen)
+        search.record_cost()
         answer = _cited_answer(question, run, chosen)
-        return replace(answer, agreement=agreement_with(answer.text, paths))
+        return replace(answer, agreement=agreement_with(answer.text, candidates))
 
 
 @checked_dataclass()
@@ -104,49 +96,41 @@ _VERIFIERS = {
 """The description of each verifier in the trace."""
 
 
-def _record_tree(
-    run: Run, tree: MctsTree[PathState], exploration: float, chosen: ChosenAnswer | None
-) -> None:
+def _record_tree(run: Run, root: Node, exploration: float, chosen: ChosenAnswer | None) -> None:
     """Record every node in the trace, parents before children, and mark the node of the `chosen` answer."""
-    for node in tree.root.subtree():
+    for node in root.subtree():
         if node.parent is None:
             continue
-        numbers = {"visits": float(node.visits), "value": node.value, "votes": float(node.votes)}
+        numbers = {"visits": float(node.visits), "value": node.value, "votes": float(node.state.votes)}
         if node.visits and node.parent.visits:
             numbers["uct"] = node.uct(exploration)
-        if node.is_terminal:
+        if node.answer:
             numbers["reward"] = node.reward
-        if node.state.num_repeats:
-            numbers["repeats"] = float(node.state.num_repeats)
-        if node.state.is_cut:
-            numbers["cut"] = 1.0
-        if chosen is not None and node.state is chosen.path.state:
-            numbers["chosen"] = 1.0
+        is_chosen = chosen is not None and node is chosen.node
+        marks = {"repeats": node.state.num_repeats, "cut": node.state.is_cut, "chosen": is_chosen}
+        numbers |= {name: float(mark) for name, mark in marks.items() if mark}
         hits = node.state.found[-1] if node.action == RA and node.state.found else ()
-        is_candidate = node.state.answer is None or FinishedPath(node.state).is_valid
         run.trace.expand(
             node.name,
             node.action,
             _output_text(node),
             passage=hits[0] if hits else None,
             numbers=numbers,
-            rejected="" if is_candidate else "it says that there is no answer",
+            rejected="it says that there is no answer" if node.answer and not node.is_valid else "",
         )
 
 
-def _record_choice(
-    run: Run, verifier: Verifier, paths: Sequence[FinishedPath], chosen: ChosenAnswer | None
-) -> None:
+def _record_choice(run: Run, verifier: Verifier, chosen: ChosenAnswer | None) -> None:
     """Record the candidates, their scores, and the choice in the trace."""
     if chosen is None:
         return
     numbers: dict[str, float] = {}
-    for path, score in zip(paths, chosen.scores, strict=True):
-        numbers[path.answer] = max(score, numbers.get(path.answer, score))
-    num_answers = sum(path.copies for path in paths)
+    for node, score in chosen.scores.items():
+        numbers[node.answer] = max(score, numbers.get(node.answer, score))
+    num_answers = sum(node.state.votes for node in chosen.scores)
     if num_answers == 1:
         why = "it is the only answer"
-    elif len(cluster_answers(paths)) == 1:
+    elif len(cluster_answers([*chosen.scores])) == 1:
         why = f"all {num_answers} answers agree"
     else:
         why = f"of {num_answers} answers, {_VERIFIERS[verifier]}"
@@ -163,7 +147,7 @@ def _cited_answer(question: Question, run: Run, chosen: ChosenAnswer | None) -> 
     if chosen is None:
         run.trace.decide("end", "nothing", "no path reached an answer")
         return Answer("")
-    state = chosen.path.state
+    state = chosen.node.state
     own = [
         (pair.question, [hit.passage for hit in hits])
         for pair, hits in zip(state.history, state.found, strict=False)
@@ -198,7 +182,7 @@ def short_form(text: str, question: Question) -> str:
     return text if is_open else short_answer(text, question)
 
 
-def _output_text(node: Node[PathState]) -> str:
+def _output_text(node: Node) -> str:
     if node.action == RA and node.state.history:
         return f"{node.state.history[-1].question} → {node.state.history[-1].answer}"
     return node.state.steps[-1].text

@@ -1,21 +1,19 @@
 """The parameters of AirRAG, including its actions, and the rules that follow from them alone."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from askance.core.errors import ParameterError, UnknownName
-from askance.core.parameters import checked_dataclass, name_of, parameter
+from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
-from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragPromptTemplate
+from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import Verifier
 from askance.methods.common.named_methods import MethodCollection, NamedMethods
 from askance.methods.common.prompts import STOPS
-from askance.methods.common.token_limit import HasTokenLimit
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
@@ -81,7 +79,7 @@ ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 
 @checked_dataclass()
-class AirragParameters(HasTokenLimit):
+class AirragParameters(Parameters):
     """The parameters of AirRAG."""
 
     rollouts: int = parameter(1, "number of rollouts", at_least=1)
@@ -96,15 +94,11 @@ class AirragParameters(HasTokenLimit):
     top_p: float = parameter(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
     top_k: int = parameter(50, "tokens to sample from; 0: all", at_least=0)
     passages: int = parameter(
-        3,
-        "passages for a sub-query; 0: as many as l_max and the window have room for, up to most_passages",
-        at_least=0,
+        3, "passages for a sub-query; 0: as many as l_max and the window have room for", at_least=0
     )
-    most_passages: int | None = parameter(None, "most passages if passages is 0; none: no limit", at_least=1)
     l_max: int | None = parameter(
         None, "maximum number of input tokens of all calls of a question; none: no limit", at_least=1
     )
-    count_verifier: bool = parameter(True, "whether the verifier's call counts against l_max")
     search: Literal["tree", "paths"] = parameter(
         "tree", "rollouts extend one tree, or each is a path of its own, drawn independently of the others"
     )
@@ -113,80 +107,33 @@ class AirragParameters(HasTokenLimit):
         "how to choose the answer: a call that sees all answers, common words, vectors, a vote, or a reward "
         "model",
     )
-    reward: Literal["consistency", "rm", "mixed"] = parameter(
-        "consistency", "reward of a path during the search: common words, a reward model, or half of each"
+    reward: Literal["consistency", "rm"] = parameter(
+        "consistency", "reward of a path during the search: common words, or a reward model"
     )
-    reward_of: Literal["path", "steps"] = parameter(
-        "path", "what the reward model judges: finished paths, or each step; the least counts for a path"
-    )
-    vote_power: float = parameter(0.0, "exponent of a reply's share of the votes in its reward", at_least=0)
     exploration: float = parameter(2.0, "exploration weight of UCT", at_least=0)
-    schedule: Literal["constant", "linear", "exponential"] = parameter("constant", "how that weight falls")
-    expansion: Literal["lazy", "eager"] = parameter(
-        "lazy", "expand an action when it is taken, or all actions of a node at once"
-    )
-    unexplored: Literal["first", "random"] = parameter("first", "which of several new nodes comes first")
-    skip_exhausted: bool = parameter(True, "never revisit a terminal, and stop when nothing is left")
     wave: int = parameter(4, "rollouts that run concurrently", at_least=1)
     stop_lead: float = parameter(
         0.0,
-        "stop the search once the leading answer has so many votes more than any other; 0: never",
+        "stop the search once the leading answer has so many votes more than any other, or with "
+        "verifier=vote once no other can overtake it; 0: never",
         at_least=0,
     )
-    stop_decided: bool = parameter(
-        False,
-        "stop the search once no further vote can change the words of the answer (jcd, vote and rm_vote)",
-    )
     actions: Actions = parameter(ALL, "actions that a path may take: its own, and other methods by name")
-    followup_qt: Literal["if_no_plan", "always", "never"] = parameter(
-        "if_no_plan", "when the first rollout asks for a follow-up after all sub-queries are answered"
-    )
-    early_sa: bool = parameter(False, "allow a summary while sub-queries are left")
-    multi_query: bool = parameter(False, "RA searches with all queries of the previous QT, not with one")
     most_iterations: int = parameter(4, "most RA steps, and most QT steps, of a path", at_least=1)
-    prompts: AirragPromptTemplate = parameter(OWN, "prompt template: a packaged set, or a file")
-    examples: int | None = parameter(
-        None, "worked examples in the prompts of SAY, QT and SA; none: as the template says", at_least=0
+    max_tokens: int = parameter(
+        256, "maximum number of new tokens of a reply; half as many of SA and DA", at_least=2
     )
-    query_tokens: int = parameter(256, "maximum number of new tokens of SAY and QT", at_least=1)
-    answer_tokens: int = parameter(256, "maximum number of new tokens of RA", at_least=1)
-    summary_tokens: int = parameter(128, "maximum number of new tokens of SA and DA", at_least=1)
-
-    def __post_init__(self) -> None:
-        most = max(len(getattr(self.prompts, key)) for key in DEMO_KEYS)
-        if self.num_examples > most:
-            name, number = name_of(type(self)), self.num_examples
-            raise ParameterError(f"parameter examples={number} of method {name}: {self.prompts} has {most}.")
-        if self.reward_of == "steps" and not self.is_judged:
-            raise ParameterError(
-                f"parameter reward_of=steps of method {name_of(type(self))} has no effect without a reward "
-                "model: set verifier=rm_vote or reward=rm as well."
-            )
+    prompts: AirragPromptTemplate = parameter(OWN, "prompt template: a packaged set, or a file")
 
     @property
     def is_judged(self) -> bool:
         """Return whether a reward model scores the paths. The answering model may be that reward model."""
-        return self.verifier in ("rm", "rm_vote") or self.reward != "consistency"
+        return self.verifier in ("rm", "rm_vote") or self.reward == "rm"
 
     @property
     def has_direct_candidate(self) -> bool:
         """Return whether a direct answer is a candidate in addition to the answers of the paths."""
         return DA in self.actions.own and not self.actions.is_direct
-
-    @property
-    def num_examples(self) -> int:
-        """Return the number of worked examples in the prompts of SAY, QT and SA."""
-        return self.prompts.examples if self.examples is None else self.examples
-
-    def weight(self, rollout: int) -> float:
-        """Return the exploration weight of a rollout, which depends on `schedule`."""
-        done = rollout / self.rollouts
-        factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
-        return self.exploration * factors[self.schedule]
-
-    def samples_of(self, action: str) -> int:
-        """Return how many replies of an action are sampled at once."""
-        return self.samples if action in (SAY, QT) else self.answer_samples
 
     def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
         """Return the sampling options of an action.
@@ -195,16 +142,15 @@ class AirragParameters(HasTokenLimit):
         """
         lists_queries = action in (SAY, QT)
         shift = self.q_div if lists_queries else 0.0
-        tokens = {SAY: self.query_tokens, QT: self.query_tokens, RA: self.answer_tokens}
         return Sampling(
-            tokens.get(action, self.summary_tokens),
+            self.max_tokens // 2 if action in (SA, DA) else self.max_tokens,
             temperature=self.temperature + shift * (1 - self.temperature),
             top_p=self.top_p + shift * (1 - self.top_p),
             top_k=self.top_k,
             stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
         )
 
-    def actions_after(self, state: PathState, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    def actions_after(self, state: PathState, dead: Collection[str] = ()) -> tuple[str, ...]:
         """Return the legal actions in a state (the paper's figure 2 and appendix), without the dead ones.
 
         If no action is left, SA is legal as a last resort. A path without answered sub-queries has nothing to
@@ -220,20 +166,16 @@ class AirragParameters(HasTokenLimit):
         return tuple(action for action in last_resorts if action not in dead)[:1]
 
     def _legal(self, state: PathState) -> Sequence[str]:
-        actions = self.actions
         if not state.steps:
+            actions = self.actions
             first = (DA,) if actions.is_direct else (RA, QT) if actions.is_lite else (SAY,)
             return (*first, *actions.names)
         if state.last_action == SAY:
             return (RA, QT)
-        most_depth = 2 * self.most_iterations + (not actions.is_lite)
-        if len(state.steps) >= most_depth or state.num_repeats > 1:
+        if state.num_repeats > 1:
             return (SA,)
-        can_ask = state.count(RA) < self.most_iterations
-        if state.last_action == RA:
-            can_continue = can_ask and state.count(QT) < self.most_iterations
-            ends = self.early_sa or not state.pending or not can_continue
-            return (*((QT,) if can_continue else ()), *((SA,) if ends else ()))
-        if state.pending and can_ask:
-            return (RA, SA) if self.early_sa and state.history else (RA,)
-        return (SA,)
+        if state.last_action == QT:
+            return (RA,) if state.pending else (SA,)
+        if max(state.count(RA), state.count(QT)) >= self.most_iterations:
+            return (SA,)
+        return (QT,) if state.pending else (QT, SA)

@@ -23,8 +23,7 @@ class AirragPromptTemplate:
         say, ra, qt, sa: The instructions of the actions. DA has none.
         verify: The instruction of the call that chooses between answers.
         judge: The instruction of the reward model, which replies Yes or No.
-        examples: The number of worked examples shown for each action, unless the parameter `examples`
-            overrides it.
+        examples: The number of worked examples shown for each action.
         say_demos, qt_demos, sa_demos: The worked examples. In prompts, `Question: ` precedes each example.
         name: The prefix of the repr, which is ignored in comparisons.
     """

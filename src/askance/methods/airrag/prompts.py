@@ -64,6 +64,8 @@ _STATES = re.compile(
 """Match a statement, but not "the film that was made in 1957"."""
 _NEW_SENTENCE = re.compile(r"(?:[^\W\d_]{4}|\d|\))[.!]\s+[^\W\d_a-z]")
 """Match the start of a new sentence, but not after an initial or "Mrs."."""
+_NEXT_QUESTION = re.compile(r"(?<=\?)\s+(?=[A-ZÀ-ÖØ-ÞΑ-ΩА-Я])")
+"""Match the space between a question and another sentence on the same line."""
 _MARKS = "\"'”’*_) "
 
 _PAIRS = (('"', '"'), ("“", "”"), ("'", "'"), ("‘", "’"), ("`", "`"), ("**", "**"))
@@ -98,16 +100,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PromptBuilder:
-    """A builder of the prompts for one question.
-
-    Attributes:
-        examples: The number of worked examples that SAY, QT and SA show.
-    """
+    """A builder of the prompts for one question."""
 
     model: Model
     question: Question
     template: AirragPromptTemplate = OWN
-    examples: int = 0
 
     def say(self) -> Prompt:
         """Return the prompt that asks the model to rephrase, generalise or split the question.
@@ -139,12 +136,10 @@ class PromptBuilder:
         due = (Span("\n"), *_history(history), Span("Next query: "), _line(current.strip() or "None"))
         return self._prompt(self.template.qt, (*self._question, *due), "Queries:", self.template.qt_demos)
 
-    def sa(
-        self, history: Sequence[Demo], hits: Sequence[Hit] = (), *, shows_examples: bool = False
-    ) -> Prompt:
+    def sa(self, history: Sequence[Demo], hits: Sequence[Hit] = ()) -> Prompt:
         """Return the prompt that asks for the final answer from the answered sub-queries and passages."""
         parts = (*_contexts(hits), *_history(history), *self._question)
-        return self._prompt(self.template.sa, parts, demos=self.template.sa_demos if shows_examples else ())
+        return self._prompt(self.template.sa, parts, demos=self.template.sa_demos)
 
     def verify(self, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()) -> Prompt:
         """Return the prompt that asks which candidate is right.
@@ -178,7 +173,8 @@ class PromptBuilder:
         self, instruction: str, parts: tuple[Span, ...], cue: str = "Answer:", demos: Sequence[Demo] = ()
     ) -> Prompt:
         worked = [
-            ((Span("Question: "), untrusted(each.question)), each.answer) for each in demos[: self.examples]
+            ((Span("Question: "), untrusted(each.question)), each.answer)
+            for each in demos[: self.template.examples]
         ]
         if "chat" in self.model.capabilities:
             head = (Span(f"{instruction}\n\n"),) if instruction else ()
@@ -265,20 +261,11 @@ def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
 
 def _queries_in(line: str) -> tuple[str, ...]:
     """Return the queries in a cleaned line. A line without a question mark is one query or none."""
-    questions = tuple(piece for piece in _split_questions(line) if piece.rstrip(_MARKS).endswith(("?", "？")))
+    questions = tuple(
+        piece for piece in _NEXT_QUESTION.split(line) if piece.rstrip(_MARKS).endswith(("?", "？"))
+    )
     announces = line.rstrip(_MARKS).endswith(":")
     return questions or (() if announces or _NONE_AND_WHY.match(line) or _is_statement(line) else (line,))
-
-
-def _split_questions(line: str) -> list[str]:
-    """Split a line after each question mark that is followed by a new sentence."""
-    pieces: list[str] = []
-    for piece in re.split(r"(?<=\?)\s+", line):
-        if pieces and not piece[:1].isupper():
-            pieces[-1] = f"{pieces[-1]} {piece}"
-        else:
-            pieces.append(piece)
-    return pieces
 
 
 def _is_statement(line: str) -> bool:

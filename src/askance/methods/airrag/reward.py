@@ -9,16 +9,22 @@ The paper trains a reward model on paths with known answers. Here, a reward mode
   each sub-query with its best passage.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from askance.core.ports import FeatureScorer, PairScorer
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
-from askance.core.types import Hit, Prompt, Question, relevance
-from askance.methods.airrag.path_features import AnswerSupport, JudgedPath, Retrieval, path_features
+from askance.core.types import Prompt, Question, relevance
+from askance.methods.airrag.path_features import (
+    AnswerSupport,
+    JudgedPath,
+    Retrieval,
+    path_features,
+    supports_of,
+)
 from askance.methods.airrag.prompts import PromptBuilder
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, ActionStep, PathState
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, Node, PathState
 from askance.methods.common.label_probabilities import label_options, label_probabilities, softmax
 from askance.methods.common.prompts import passage_text
 
@@ -39,60 +45,43 @@ class PathRewardModel:
 
     Attributes:
         judge: A scorer, or the builder of the prompts for a language model.
-        ledger: The token budget of the reward calls; None if these calls spend the budget of their rollout.
-        judges_steps: Whether unfinished paths are judged, too. The reward of a path is then the least of the
-            rewards after each of its steps.
         num_input: The number of input tokens that the reward calls have spent.
     """
 
     judge: PromptBuilder | PairScorer | FeatureScorer
     question: Question
-    ledger: TokenLedger | None = None
-    judges_steps: bool = False
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
-    _states: dict[tuple[ActionStep, ...], PathState] = field(default_factory=dict)
     _evidence: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def reward(self, state: PathState, support: AnswerSupport | None = None) -> float:
-        """Return the reward of a path, or 0 if there was no budget to judge the path.
+    def rewards(self, nodes: Sequence[Node]) -> list[float]:
+        """Return the reward of each node with an answer, or 0 if there was no budget to judge it.
+
+        Features depend on how far an answer agrees with those of all nodes.
+        """
+        if not isinstance(self.judge, FeatureScorer):
+            return [self._rewards.get(node.state.key, 0.0) for node in nodes]
+        answers, votes = [node.answer for node in nodes], [node.state.votes for node in nodes]
+        supports = supports_of(answers, votes, [node.path_share for node in nodes])
+        features = map(self._features, (node.state for node in nodes), supports)
+        return list(map(self.judge.probability, features))
+
+    async def judge_path(self, state: PathState, budget: TokenLedger, keep: int) -> None:
+        """Make the calls that the reward of a new state needs.
 
         Args:
-            support: How far the answers that were found agree with the path's answer; None if it has none.
+            budget: The token budget of its rollout, which pays for the calls.
+            keep: The number of tokens that the state needs to finish its path.
         """
-        parts = range(1, len(state.steps))
-        if isinstance(self.judge, FeatureScorer):
-            probability = self.judge.probability
-            known = (self._states.get(state.steps[:end]) for end in parts if self.judges_steps)
-            before = [probability(self._features(each, None)) for each in known if each is not None]
-            return min([probability(self._features(state, support)), *before])
-        before = [self._rewards[state.key[:end]] for end in parts if state.key[:end] in self._rewards]
-        return min([self._rewards.get(state.key, 0.0), *before])
-
-    async def judge_paths(
-        self, states: Iterable[PathState], budget: TokenLedger, keep: Callable[[PathState], Awaitable[int]]
-    ) -> None:
-        """Make the calls that the rewards of new states need.
-
-        Args:
-            budget: The token budget of their rollout, which pays for the calls unless `ledger` is set.
-            keep: Returns the number of tokens that a state needs to finish its path. An unfinished state is
-                judged only if the budget has room for these tokens, too.
-        """
-        budget = self.ledger or budget
-        for state in states:
-            before = budget.num_spent
-            if isinstance(self.judge, FeatureScorer):
-                self._states[state.steps] = state
-                if self.judge.evidence is not None and state.last_action == RA and state.found[-1]:
-                    await self._add_evidence(self.judge.evidence, state, budget, await keep(state))
-            elif state.answer is not None or (
-                self.judges_steps and budget.fits(await self.count(state, 0) + await keep(state))
-            ):
+        before = budget.num_spent
+        if not isinstance(self.judge, FeatureScorer):
+            if state.answer is not None:
                 reward = await self._ask(self.judge, state, budget)
                 # Rollouts may reach paths that differ only in punctuation, and their order must not matter.
                 self._rewards[state.key] = max(reward, self._rewards.get(state.key, 0.0))
-            self.num_input += budget.num_spent - before
+        elif self.judge.evidence is not None and state.last_action == RA and state.found[-1]:
+            await self._add_evidence(self.judge.evidence, state, budget, keep)
+        self.num_input += budget.num_spent - before
 
     async def count(self, state: PathState, num_more: int) -> int:
         """Return the number of input tokens needed to judge a path that will grow by `num_more` tokens."""
@@ -101,8 +90,7 @@ class PathRewardModel:
         if isinstance(self.judge, FeatureScorer):
             return 0
         prompt, model = self.prompt(self.judge, state), self.judge.model
-        options = label_options(prompt, VERDICTS)
-        num_options = sum(len(model.tokenize(option)) for option in options)
+        num_options = sum(len(model.tokenize(option)) for option in label_options(prompt, VERDICTS))
         return await model.count(prompt) + num_options + num_more
 
     def prompt(self, judge: PromptBuilder, state: PathState, *, with_passages: bool = True) -> Prompt:
@@ -143,32 +131,26 @@ class PathRewardModel:
         self, scorer: PairScorer, state: PathState, budget: TokenLedger, keep: int
     ) -> None:
         """Score the best passage of the retrieval that is a state's last step."""
-        query, hit = _retrieval(state, -1)
-        pair = query, hit.passage.titled_text
+        query, hit = state.history[-1].question, state.found[-1][0]
+        pair = " ".join(query.split()), hit.passage.titled_text
         num_tokens = scorer.count_tokens(*pair)
         if budget.fits(num_tokens + keep):
             budget.spend_call(num_tokens)
             (logit,) = await scorer.score_pairs([pair])
             self._evidence[query, hit.passage.id] = logit
 
-    def _features(self, state: PathState, support: AnswerSupport | None) -> Mapping[str, float | None]:
+    def _features(self, state: PathState, support: AnswerSupport) -> Mapping[str, float | None]:
         retrievals = list[Retrieval]()
-        for index, (pair, hits) in enumerate(zip(state.history, state.found, strict=True)):
-            hit = evidence = None
-            if hits:
-                query, hit = _retrieval(state, index)
-                evidence = self._evidence.get((query, hit.passage.id))
+        for pair, hits in zip(state.history, state.found, strict=True):
+            hit = hits[0] if hits else None
+            evidence = self._evidence.get((pair.question, hit.passage.id)) if hit else None
             retrievals.append(Retrieval(pair.question, pair.answer, hit, evidence))
-        path = JudgedPath(
-            self.question.text,
-            retrievals,
-            next((step.text for step in state.steps if step.action == SAY), None),
-            state.num_repeats,
-            state.share,
-            state.answer if support is not None else None,
-            support,
+        plan = next((step.text for step in state.steps if step.action == SAY), None)
+        return path_features(
+            JudgedPath(
+                self.question.text, retrievals, plan, state.num_repeats, answer=state.answer, support=support
+            )
         )
-        return path_features(path)
 
 
 def _steps(state: PathState, cut: Callable[[str], str] | None = None) -> Iterator[tuple[str, str]]:
@@ -182,11 +164,6 @@ def _steps(state: PathState, cut: Callable[[str], str] | None = None) -> Iterato
                 yield PASSAGE, cut(passage_text(hits[0].passage))
             output = f"{pair.question} {pair.answer}"
         yield step_label(step.action), output
-
-
-def _retrieval(state: PathState, index: int) -> tuple[str, Hit]:
-    """Return the sub-query of a retrieval on one line, and its best passage."""
-    return " ".join(state.history[index].question.split()), state.found[index][0]
 
 
 def step_label(action: str) -> str:

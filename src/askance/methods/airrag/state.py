@@ -1,14 +1,16 @@
-"""The state of an AirRAG path: its plan, sub-queries, answers and passages.
+"""The states and nodes of AirRAG's search tree: plans, sub-queries, answers, passages, and statistics.
 
 See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent by one step.
 The paper names the actions and their order, but it does not say how a list of queries is processed. Here, the
 list is a queue.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from askance.core.types import Demo, Hit
+from askance.methods.airrag.prompts import is_refusal
 from askance.text.answers import normalise_answer
 from askance.text.words import split_words
 
@@ -43,7 +45,7 @@ class PathState:
         answer: The answer of the whole path; None until the path ends.
         num_repeats: The number of QT steps that gave only queries that were asked before.
         is_cut: True if the budget ended the path early.
-        is_refused: True if the passages did not hold the answer to the last sub-query.
+        votes: The number of samples of the last step that gave this state.
         share: The product of the shares of the samples that led to this state.
     """
 
@@ -54,7 +56,7 @@ class PathState:
     answer: str | None = None
     num_repeats: int = 0
     is_cut: bool = False
-    is_refused: bool = False
+    votes: int = 1
     share: float = 1.0
 
     @property
@@ -91,14 +93,13 @@ class PathState:
         """
         return replace(self._with_step(SAY, queries), pending=_unique_queries(queries) or (question,))
 
-    def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...], *, is_refused: bool) -> "PathState":
+    def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...]) -> "PathState":
         """Return the state after RA has answered the head of the queue."""
         return replace(
             self._with_step(RA, (answer,)),
             pending=self.pending[1:],
             history=(*self.history, Demo(query, answer)),
             found=(*self.found, hits),
-            is_refused=is_refused,
         )
 
     def with_queries(self, queries: tuple[str, ...]) -> "PathState":
@@ -117,7 +118,76 @@ class PathState:
 
     def with_final_answer(self, action: str, answer: str, *, is_cut: bool = False) -> "PathState":
         """Return the state after an action that ends the path."""
-        return replace(self._with_step(action, (answer,)), answer=answer, is_cut=self.is_cut or is_cut)
+        return replace(self._with_step(action, (answer,)), answer=answer, is_cut=is_cut)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node of the search tree: a state with its statistics. A node with an answer ends a path.
+
+    Attributes:
+        action: The action that led here from `parent`; empty at the root.
+        number: The position of this node among the children of its parent, from 1. A root has the position of
+            its tree among the trees of the question.
+        dead_actions: The actions that had no outcome.
+        visits: The number of rollouts that passed through this node.
+        value: The sum of the rewards of the rollouts that passed through this node.
+        reward: The latest reward in the search, if this node has an answer.
+        score: The score from the reward model, if this node has an answer.
+    """
+
+    state: PathState
+    action: str = ""
+    parent: "Node | None" = None
+    number: int = 1
+    dead_actions: set[str] = field(default_factory=set)
+    children: list["Node"] = field(default_factory=list)
+    visits: int = 0
+    value: float = 0.0
+    reward: float = 0.0
+    score: float = 0.0
+
+    @property
+    def path(self) -> tuple["Node", ...]:
+        """Return the nodes from the root to this one."""
+        return (*self.parent.path, self) if self.parent else (self,)
+
+    @property
+    def name(self) -> str:
+        """Return the number of the tree from 0, and of each node on the path below its root, with dots."""
+        root, *others = self.path
+        return ".".join([str(root.number - 1), *(str(node.number) for node in others)])
+
+    @property
+    def answer(self) -> str:
+        """Return the answer of the path that ends here; empty if there is none."""
+        return self.state.answer or ""
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether there is an answer that is not a refusal."""
+        return normalise_answer(self.answer) not in ("", "none") and not is_refusal(self.answer)
+
+    @property
+    def path_share(self) -> float:
+        """Return the product of the shares of the samples that led along the path, up to its last step."""
+        return self.parent.state.share if self.parent else 1.0
+
+    def uct(self, exploration: float) -> float:
+        """Return the UCT value (equation 1): the mean reward plus an exploration bonus.
+
+        The UCT value of the root and of an unvisited node is infinite.
+        """
+        if not self.visits or self.parent is None:
+            return math.inf
+        bonus = math.sqrt(math.log(self.parent.visits) / self.visits)
+        return self.value / self.visits + exploration * bonus
+
+    def subtree(self) -> Iterator["Node"]:
+        """Yield this node and all its descendants, parents before children."""
+        yield self
+        for child in self.children:
+            yield from child.subtree()
 
 
 def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:

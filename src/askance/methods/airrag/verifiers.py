@@ -3,7 +3,7 @@
 The verifiers `jcd` and `emb` compare each answer with all answers (equations 2 and 3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, PromptBuilder, is_refusal, parse_final
-from askance.methods.airrag.state import PathState, jaccard, unique_hits, word_set
+from askance.methods.airrag.state import Node, jaccard, unique_hits, word_set
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.prompts import STOPS
 from askance.text.answers import normalise_answer
@@ -27,50 +27,17 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedPath:
-    """A path that ended in an answer.
-
-    Attributes:
-        copies: The number of samples that gave this answer at this node. Each sample counts as one answer.
-        visits: The number of rollouts that reached this path.
-        reward: The reward of the path in the tree search.
-        score: The score from the reward model.
-        is_grounded: True if passages were found on the path.
-        share: The product of the shares of the samples that led along the path, up to its last step.
-    """
-
-    state: PathState
-    copies: int = 1
-    visits: int = 1
-    reward: float = 0.0
-    score: float = 0.0
-    is_grounded: bool = False
-    share: float = 1.0
-
-    @property
-    def answer(self) -> str:
-        """Return the answer of the path."""
-        return self.state.answer or ""
-
-    @property
-    def is_valid(self) -> bool:
-        """Return whether the answer is neither empty nor a refusal."""
-        return normalise_answer(self.answer) not in ("", "none") and not is_refusal(self.answer)
-
-
-@dataclass(frozen=True, slots=True)
 class ChosenAnswer:
-    """The chosen answer, the best path that gave it, and the score of each path."""
+    """The chosen answer, the best node that has it, and the score of each node."""
 
     answer: str
-    path: FinishedPath
-    scores: tuple[float, ...]
+    node: Node
+    scores: Mapping[Node, float]
 
 
-def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
-    """Return the paths with valid answers or, if there are none, all paths with non-empty answers."""
-    valid = [path for path in paths if path.is_valid]
-    return valid or [path for path in paths if path.answer.strip()]
+def valid_nodes(nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes with valid answers or, if there are none, all nodes with answers."""
+    return [node for node in nodes if node.is_valid] or [node for node in nodes if node.answer.strip()]
 
 
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
@@ -104,155 +71,115 @@ def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> li
     return means
 
 
-def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[int]:
-    """Return the indices of the paths, best first.
+def best_node(scores: Mapping[Node, float]) -> Node:
+    """Return the node with the greatest score.
 
-    The path with the greatest score comes first. Ties are broken by these criteria, in this order: more
-    visits, a greater reward, passages found on the path, fewer words in the answer, and an earlier position
-    in `paths`. Scores that differ only by rounding are equal.
+    Ties are broken by these criteria, in this order: more visits, a greater reward, passages found on the
+    path, fewer words in the answer, and an earlier position in `scores`. Scores that differ only by rounding
+    are equal.
     """
 
-    def order(index: int) -> tuple[float, int, float, bool, int]:
-        path = paths[index]
-        first = -round(scores[index], 9), -path.visits, -round(path.reward, 9)
-        return *first, not path.is_grounded, len(path.answer.split())
+    def rank(node: Node) -> tuple[float, int, float, bool, int]:
+        is_grounded, num_words = any(node.state.found), len(node.answer.split())
+        return round(scores[node], 9), node.visits, round(node.reward, 9), is_grounded, -num_words
 
-    return sorted(range(len(paths)), key=order)
+    return max(scores, key=rank)
 
 
-def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
-    """Return the indices of paths grouped by normalised answer, in the order of first occurrence."""
-    groups: dict[str, list[int]] = {}
-    for index, path in enumerate(paths):
-        groups.setdefault(normalise_answer(path.answer), []).append(index)
+def cluster_answers(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Return the nodes grouped by normalised answer, in the order of first occurrence."""
+    groups: dict[str, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(normalise_answer(node.answer), []).append(node)
     return list(groups.values())
 
 
-def agreement_with(answer: str, paths: Sequence[FinishedPath]) -> float | None:
+def agreement_with(answer: str, nodes: Sequence[Node]) -> float | None:
     """Return the share of the sampled answers that equal `answer` after normalisation.
 
     If fewer than two answers were sampled, return None.
     """
-    num_samples = sum(path.copies for path in paths)
-    same = (path.copies for path in paths if normalise_answer(path.answer) == normalise_answer(answer))
+    num_samples = sum(node.state.votes for node in nodes)
+    same = (node.state.votes for node in nodes if normalise_answer(node.answer) == normalise_answer(answer))
     return sum(same) / num_samples if num_samples > 1 else None
 
 
-def leading_answer(paths: Sequence[FinishedPath]) -> tuple[str, float]:
+def leading_answer(nodes: Sequence[Node]) -> tuple[str, float]:
     """Return the valid answer with the most votes, and how many votes it has more than any other.
 
     Each copy of an answer counts as much as the share of its path. Without a valid answer, the lead is 0.
     """
-    valid = [path for path in paths if path.is_valid]
-    votes = sorted(
-        (sum(valid[each].share * valid[each].copies for each in group), valid[group[0]].answer)
-        for group in cluster_answers(valid)
-    )
-    if not votes:
-        return "", 0.0
-    most, answer = votes[-1]
-    return answer, most - (votes[-2][0] if len(votes) > 1 else 0.0)
-
-
-def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
-    """Return whether `num_more` further paths can't change the verifier's choice.
-
-    The choice may still change in word order, articles and punctuation. All `paths` must be valid. Only `jcd`
-    and the votes can be decided early, because all other verifiers may prefer a later answer. With `jcd`, the
-    choice is decided if one set of words, the winner, has more copies than all other answers together,
-    including further ones. The reason is that 1 - Jaccard similarity is a distance, so the triangle
-    inequality holds. An answer at distance d from the winner gets d less similarity than the winner from each
-    copy of the winner, and at most d more from each other answer. With `vote` and `rm_vote`, a further path
-    adds at most 1 to the sum of another answer.
-    """
-    if verifier not in ("jcd", "vote", "rm_vote") or not any(path.is_valid for path in paths):
-        return False
-    is_jcd, sums = verifier == "jcd", dict[object, float]()
-    for path in paths:
-        key = word_set(path.answer) if is_jcd else normalise_answer(path.answer)
-        value = {"jcd": 1.0, "vote": path.share, "rm_vote": path.score * path.share}[verifier]
-        sums[key] = sums.get(key, 0.0) + value * path.copies
-    best = max(sums.values())
-    others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
-    return best > others + num_more + ROUNDING
-
-
-def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswer:
-    best = paths[rank_paths(paths, scores)[0]]
-    return ChosenAnswer(best.answer, best, tuple(scores))
-
-
-def _by_sum(
-    paths: Sequence[FinishedPath], values: Sequence[float], jcd: Sequence[float], *, is_vote: bool
-) -> ChosenAnswer:
-    """Return the answer with the greatest value.
-
-    If `is_vote` is true, the sum of the values over all copies of equal answers counts instead. Ties go to
-    the greater single value, and then to the greater score in `jcd`.
-    """
-    sums = [*values]
-    for group in cluster_answers(paths) if is_vote else ():
-        for index in group:
-            sums[index] = sum(values[other] * paths[other].copies for other in group)
-    index = max(range(len(paths)), key=lambda each: (round(sums[each], 9), values[each], jcd[each]))
-    return ChosenAnswer(paths[index].answer, paths[index], tuple(sums))
+    groups = cluster_answers([node for node in nodes if node.is_valid])
+    votes = [(sum(node.path_share * node.state.votes for node in group), group[0].answer) for group in groups]
+    (most, answer), (second, _) = sorted([*votes, (0.0, ""), (0.0, "")], reverse=True)[:2]
+    return answer, most - second
 
 
 async def choose_answer(
-    verifier: Verifier, paths: Sequence[FinishedPath], prompts: PromptBuilder, max_tokens: int, run: Run
+    verifier: Verifier, nodes: Sequence[Node], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
     """Return the answer that the verifier chooses.
 
     Args:
-        paths: The valid paths, at least one.
+        nodes: The nodes with valid answers, at least one.
     """
-    copies = [path.copies for path in paths]
-    jcd = jcd_scores([path.answer for path in paths], copies)
-    if verifier == "emb" and len(paths) > 1:
+    answers, copies = [node.answer for node in nodes], [node.state.votes for node in nodes]
+    scores = dict(zip(nodes, jcd_scores(answers, copies), strict=True))
+    if verifier == "sa" and len(cluster_answers(nodes)) > 1:
+        return await _choose_by_call(scores, prompts, max_tokens, run)
+    if verifier in ("vote", "rm", "rm_vote"):
+        return _choose_by_sum(verifier, scores)
+    if verifier == "emb" and len(nodes) > 1:
         assert run.encoder is not None  # check_needs
-        vectors = await run.encoder.embed([path.answer for path in paths])
-        return _best(paths, emb_scores(vectors, copies))
-    if verifier == "vote":
-        return _by_sum(paths, [path.share for path in paths], jcd, is_vote=True)
-    if verifier == "rm":
-        return _by_sum(paths, [path.score for path in paths], jcd, is_vote=False)
-    if verifier == "rm_vote":
-        return _by_sum(paths, [path.score * path.share for path in paths], jcd, is_vote=True)
-    if verifier == "sa" and len(cluster_answers(paths)) > 1:
-        return await _choose_by_call(paths, jcd, prompts, max_tokens, run)
-    return _best(paths, jcd)
+        scores = dict(zip(nodes, emb_scores(await run.encoder.embed(answers), copies), strict=True))
+    best = best_node(scores)
+    return ChosenAnswer(best.answer, best, scores)
+
+
+def _choose_by_sum(verifier: Verifier, jcd: Mapping[Node, float]) -> ChosenAnswer:
+    """Return the answer with the greatest reward or, by vote, with the greatest sum over its copies.
+
+    Ties go to the greater single value, and then to the greater score in `jcd`.
+    """
+    values = {node: 1.0 if verifier == "vote" else node.score for node in jcd}
+    sums = values
+    if verifier != "rm":
+        values = {node: value * node.path_share for node, value in values.items()}
+        groups = cluster_answers([*jcd])
+        totals = [sum(values[node] * node.state.votes for node in group) for group in groups]
+        sums = {node: total for group, total in zip(groups, totals, strict=True) for node in group}
+    best = max(jcd, key=lambda node: (round(sums[node], 9), values[node], jcd[node]))
+    return ChosenAnswer(best.answer, best, {node: sums[node] for node in jcd})
 
 
 async def _choose_by_call(
-    paths: Sequence[FinishedPath], jcd: Sequence[float], prompts: PromptBuilder, max_tokens: int, run: Run
+    jcd: Mapping[Node, float], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
     """Ask the model to choose among the candidates, and return its answer.
 
     The prompt lists the candidates, likeliest first, and the passages that fit. If the call does not fit or
-    gives no answer, the path that ranks first by `jcd` is chosen.
+    gives no answer, the node that is best by `jcd` is chosen.
     """
-    groups = [(max(group, key=lambda index: jcd[index]), group) for group in cluster_answers(paths)]
+    groups = [(max(group, key=jcd.__getitem__), group) for group in cluster_answers([*jcd])]
     groups.sort(key=lambda group: -round(jcd[group[0]], 9))
-    best = [paths[index] for index, _ in groups]
-    num_paths = [sum(paths[index].copies for index in group) for _, group in groups]
     candidates = [
-        Candidate(path.answer, number, path.state.history)
-        for path, number in zip(best, num_paths, strict=True)
+        Candidate(best.answer, sum(node.state.votes for node in group), best.state.history)
+        for best, group in groups
     ]
-    hits = unique_hits(sorted((hit for path in best for hit in path.state.hits), key=lambda hit: hit.rank))
+    hits = sorted((hit for best, _ in groups for hit in best.state.hits), key=lambda hit: hit.rank)
+    answer = ""
     try:
-        prompt = await _fitting_prompt(candidates, hits, prompts, max_tokens)
+        prompt = await _fitting_prompt(candidates, unique_hits(hits), prompts, max_tokens)
         request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), key=("verify",))
-        (written,) = await prompts.model.generate(request)
+        (reply,) = await prompts.model.generate(request)
+        answer = parse_final(parse_markers(reply.text, prompts.question, run.trace).text)
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
-        return _best(paths, jcd)
-    answer = parse_final(parse_markers(written.text, prompts.question, run.trace).text)
     if not answer or is_refusal(answer):
-        return _best(paths, jcd)
-    similarity = [jaccard(word_set(answer), word_set(path.answer)) for path in paths]
-    index = max(range(len(paths)), key=lambda i: (similarity[i], jcd[i]))
-    return ChosenAnswer(answer, paths[index], tuple(jcd))
+        best = best_node(jcd)
+        return ChosenAnswer(best.answer, best, jcd)
+    nearest = max(jcd, key=lambda node: (jaccard(word_set(answer), word_set(node.answer)), jcd[node]))
+    return ChosenAnswer(answer, nearest, jcd)
 
 
 async def _fitting_prompt(

@@ -142,24 +142,24 @@ def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> 
 
 
 def check_citations(
-    question: Question, trace: Trace, text: str, citations: Sequence[Citation], *, judged: bool
+    question: Question, trace: Trace, text: str, sentences: Sequence[SentenceSupport], *, judged: bool
 ) -> tuple[str, tuple[Citation, ...]]:
-    """Return a text without markers, and those citations whose passage supports the cited sentence.
+    """Return a text without markers, and the citations of the sentences that their passage supports.
 
     Args:
-        citations: The citations that the method itself has assigned.
+        sentences: The sentences to which the method itself has assigned a passage each.
         judged: Whether the method itself has judged that each passage supports its sentence. If so, only
             citations of text without content are checked.
     """
     written = parse_markers(text, question, trace)
     results = list[SentenceSupport]()
-    for citation in citations:
-        start, end = written.offset(citation.start), written.offset(citation.end)
+    for each in sentences:
+        start, end = written.offset(each.start), written.offset(each.end)
         sentence, objection = written.text[start:end], ""
         if not (judged and has_content(sentence)):
-            objection = claim_of(sentence, question.text).objection(citation.passage)
+            objection = claim_of(sentence, question.text).objection(each.passages[0])
         why = f"it was written with a passage, but {objection}" if objection else ""
-        results.append(SentenceSupport(start, end, () if why else (citation.passage,), why))
+        results.append(SentenceSupport(start, end, () if why else each.passages, why))
     _record_uncited(trace, written.text, results)
     return written.text, citations_of(results)
 

@@ -25,6 +25,8 @@ from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import UnmarkedText
 
+SHORT_ANSWER_TOKENS = 20
+"""The maximum number of new tokens of a short answer that is asked for."""
 _SHORTEST_ANSWER = 3
 """The minimum length of a sentence in characters, chosen to admit " no." but not a lone full stop."""
 
@@ -35,7 +37,6 @@ class WritesAnswer(TokenLimited):
 
     max_tokens: int = parameter(128, "maximum number of new tokens of the answer", at_least=1)
     ask_short_answer: bool = parameter(True, "ask the model for a short answer if the text states none")
-    short_answer_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
     layout: Layout = parameter("auto", "raw text, or the model's chat format; auto prefers raw text")
     prompts: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
 
@@ -50,8 +51,8 @@ class WritesAnswer(TokenLimited):
 
     def start(self, question: Question, run: Run) -> "GenerationState":
         """Return the initial state, with an empty answer."""
-        num_tokens = self.short_answer_tokens if self.ask_short_answer else 0
-        return GenerationState(question, run, num_tokens, self.layout, self.prompts, self.max_tokens)
+        asks, layout, template = self.ask_short_answer, self.layout, self.prompts
+        return GenerationState(question, run, asks, layout, template, self.max_tokens)
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class GenerationState:
     """The state of the answer to one question while a method writes it.
 
     Attributes:
-        short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
+        asks_short_answer: Whether to ask for a short answer if the text states none.
         text: The answer so far, including citation markers that the model wrote.
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
@@ -68,7 +69,7 @@ class GenerationState:
 
     question: Question
     run: Run
-    short_answer_tokens: int
+    asks_short_answer: bool
     layout: Layout
     template: PromptTemplate
     max_tokens: int = 0
@@ -225,17 +226,17 @@ class GenerationState:
         question, trace, model = self.question, self.run.trace, self.run.model
         full_text(trace)
         text = self.parse_text().text
-        if not self.short_answer_tokens or has_answer(text):
+        if not self.asks_short_answer or has_answer(text):
             return ""
         so_far = text.rstrip()
         opening = "" if awaits_answer(text) else _missing_words(so_far, self.template.elicitation)
         so_far += opening
         prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.template)
         why = "the text does not state its answer"
-        decision = await decide_short_answer(self.run, prompt, self.short_answer_tokens, why)
+        decision = await decide_short_answer(self.run, prompt, SHORT_ANSWER_TOKENS, why)
         if decision is None:
             return ""
-        sampling, until = Sampling(self.short_answer_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
+        sampling, until = Sampling(SHORT_ANSWER_TOKENS, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
         with trace.because(decision):
             request = GenerateRequest(prompt, sampling, until=until, key=("elicit",), on_text=trace.draft)
             (generation,) = await model.generate(request)

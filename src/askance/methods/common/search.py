@@ -41,7 +41,6 @@ async def search_to_fit(
     search: Callable[[int], Awaitable[tuple[Hit, ...]]],
     estimate: Callable[[Sequence[Hit]], Awaitable[int]],
     passages: int,
-    most: int | None,
 ) -> tuple[Hit, ...]:
     """Return the `passages` best passages or, if `passages` is 0, enough candidates to fill the prompt.
 
@@ -51,16 +50,14 @@ async def search_to_fit(
     Args:
         search: A function that returns the best passages, given their number.
         estimate: A function that estimates, from the passages found, how many fit into the prompt.
-        most: The maximum number of passages to fill the prompt with; None for no maximum.
     """
     if passages:
         return await search(passages)
-    first = FIRST_SEARCH if most is None else min(FIRST_SEARCH, most)
-    hits = await search(first)
+    hits = await search(FIRST_SEARCH)
     wanted = await estimate(hits)
-    if len(hits) < first or wanted <= first or first == most:
+    if len(hits) < FIRST_SEARCH or wanted <= FIRST_SEARCH:
         return hits
-    return await search(int(_MORE * wanted) if most is None else min(int(_MORE * wanted), most))
+    return await search(int(_MORE * wanted))
 
 
 async def estimate_fitting(

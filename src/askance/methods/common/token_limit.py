@@ -13,12 +13,16 @@ from askance.core.types import Hit, Question
 from askance.methods.common.answer_text import PlainTrace, committed_answer, full_text, num_committed_chars
 
 
-class HasTokenLimit(Parameters):
-    """The base class of methods whose independent calls run one after another if `l_max` is set."""
+@checked_dataclass(kw_only=True)
+class TokenLimited(Parameters):
+    """The base class of methods whose L_max `answer_within_limit` enforces.
 
-    __slots__ = ()
+    The methods `airrag` and `blender` divide L_max among several attempts, so they enforce it themselves.
+    """
 
-    l_max: int | None
+    l_max: int | None = parameter(
+        None, "maximum number of input tokens of all calls of a question; none: no limit", at_least=1
+    )
 
     @property
     def together(self) -> Together:
@@ -28,18 +32,6 @@ class HasTokenLimit(Parameters):
         timing never decides which call no longer fits the budget.
         """
         return gather_or_cancel if self.l_max is None else in_turn
-
-
-@checked_dataclass(kw_only=True)
-class TokenLimited(HasTokenLimit):
-    """The base class of methods whose L_max `answer_within_limit` enforces.
-
-    The methods `airrag` and `blender` divide L_max among several attempts, so they enforce it themselves.
-    """
-
-    l_max: int | None = parameter(
-        None, "maximum number of input tokens of all calls of a question; none: no limit", at_least=1
-    )
 
 
 async def answer_within_limit(method: Method, question: Question, run: Run) -> Answer:

@@ -1,9 +1,8 @@
 """Self-RAG's long form: segment-level beam search (Asai et al. 2024, algorithm 1).
 
 The paper defines the score of a segment and says "return the best sequence". We define the rest:
-- The score of a path is the sum of its segment scores, divided by their number to the power `path_power`. A
-  power of 1 gives the mean, and 0 gives the sum. A lower power favours longer answers, even if some of their
-  segments are unsupported.
+- The score of a path is the mean of its segment scores. A sum would favour longer answers, even if some of
+  their segments are unsupported.
 - A segment that repeats an earlier segment of its path is rejected, as if by a hard constraint.
 - Utility counts once, at the end, because it judges whole answers.
 - A prompted scorer makes no judgement that can't change the answer. It does not judge the support of a
@@ -12,25 +11,21 @@ The paper defines the score of a segment and says "return the best sequence". We
 - Each path searches with its own latest segment and never sees the text of other paths.
 """
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from askance.core.types import Hit, Key
 from askance.methods.selfrag.segments import START, Action, Path, Segment, record_candidate
 from askance.methods.selfrag.short_form import Form
-from askance.methods.selfrag.tokens import most_likely, without_tokens
+from askance.methods.selfrag.tokens import without_tokens
 
 
-@dataclass
 class LongForm(Form):
     """The long-form answer to one question."""
 
-    _static_hits: asyncio.Task[tuple[Hit, ...]] | None = None
-
     async def answer(self) -> tuple[Path, str]:
         """Return the best path, finished or not, and an empty string, because this form chooses no option."""
-        finished, beam = await self.beam(await self.start_path())
+        finished, beam = await self.beam(await self.writer.start_path())
         return await self._best([*finished, *beam]), ""
 
     async def beam(self, start: Path) -> tuple[list[Path], list[Path]]:
@@ -43,7 +38,7 @@ class LongForm(Form):
         Returns:
             The finished paths and the unfinished paths, both in the order in which they were found.
         """
-        finished, beam = ([start], []) if start.is_finished else ([], [start])
+        finished, beam = list[Path](), [start]
         for _ in range(self.parameters.max_segments):
             if not beam:
                 break
@@ -65,14 +60,10 @@ class LongForm(Form):
         """
         while True:
             best: dict[object, Path] = {}
-            for path in paths:
-                twin = best.setdefault(self.identity(path), path)
-                if self.score(path) > self.score(twin):
-                    best[self.identity(path)] = path
-            kept = [path for path in paths if path in best.values()]
-            finished = [path for path in kept if path.is_finished]
-            left = [path for path in kept if not path.is_finished]
-            beam = sorted(left, key=self.score, reverse=True)[: self.parameters.beam_width]
+            for path in sorted(paths, key=self.score, reverse=True):
+                best.setdefault(self.identity(path), path)
+            beam = [path for path in best.values() if not path.is_finished][: self.parameters.beam_width]
+            finished = [path for path in paths if path.is_finished and path in best.values()]
             unjudged = [path for path in (*finished, *beam) if not path.is_judged]
             if not unjudged:
                 break
@@ -82,7 +73,7 @@ class LongForm(Form):
         for path in paths:
             if not path.is_judged:
                 self.record_pruned(path)
-        return finished, [path for path in left if path in beam]
+        return finished, [path for path in paths if path in beam]
 
     def identity(self, path: Path) -> object:
         """Return the text and the passage id of each segment of a path.
@@ -92,30 +83,29 @@ class LongForm(Form):
         return tuple((piece.text, piece.hit.passage.id if piece.hit else "") for piece in path.segments)
 
     def score(self, path: Path) -> float:
-        return path.score(self.parameters.path_power)
+        """Return the mean score of the segments with a newly retrieved passage, or 0 without any.
+
+        If the support of a segment is not judged yet, the result is an upper bound.
+        """
+        scores = [self.parameters.segment_score(each) for each in path.segments if each.action == "retrieve"]
+        return sum(scores) / len(scores) if scores else 0.0
 
     async def _best(self, paths: Sequence[Path]) -> Path:
         """Return the best path, after judging the utility of each path whose utility is still unknown.
 
-        If the utility constraint rejects every path, the constraint is ignored. Ties go to the path with more
-        segments, then to the earlier path.
+        Ties go to the path with more segments, then to the earlier path.
         """
-        needs_utility = "utility" in self.parameters.needed_groups
 
         async def with_utility(path: Path) -> Path:
-            if path.utility or not path.segments or not needs_utility:
-                return path
-            return replace(path, utility=await self.writer.utility(path))
+            is_known = path.utility or not path.segments
+            return path if is_known else replace(path, utility=await self.writer.utility(path))
 
         candidates = [path for path in paths if path.segments] or paths
         graded = await self.parameters.together(map(with_utility, candidates))
-        rejection = self.parameters.utility_rejection
-        accepted = [path for path in graded if not rejection({most_likely(path.utility)})] or graded
-        numbers = {
-            path.name: self.score(path) + self.parameters.utility_score(path.utility) for path in accepted
-        }
-        best: Path = max(accepted, key=lambda path: (numbers[path.name], len(path.segments)))
-        self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=numbers)
+        utility_score = self.parameters.utility_score
+        scores = {path.name: self.score(path) + utility_score(path.utility) for path in graded}
+        best: Path = max(graded, key=lambda path: (scores[path.name], len(path.segments)))
+        self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=scores)
         return best
 
     async def grow(self, path: Path) -> Sequence[Path]:
@@ -125,8 +115,9 @@ class LongForm(Form):
         """
         if path.name != START:
             path = replace(path, retrieve_probs=await self.writer.retrieve_probs(path, key=_key(path.name)))
-        action = self.parameters.next_action(path.retrieve_probs, path)
-        hits = await self._search_hits(path, action)
+        action = self.parameters.next_action(path)
+        last = next((segment.text for segment in path.segments[-1:] if segment.action != "lead"), "")
+        hits = await self.search(path, action, f"{self.question.text} {last}".strip())
         tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
         paths = await self._expand(path, action, tried, 1)
         paths = paths or await self._expand(path, "none", (None,), len(tried) + 1)
@@ -137,30 +128,14 @@ class LongForm(Form):
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
         segment = await self.writer.with_support(parent, last, key=_key(path.name))
-        score = self.parameters.segment_score(segment)
-        record_candidate(self.run, path.name, segment, score, "")
-        return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
+        record_candidate(self.run, path.name, segment, self.parameters.segment_score(segment), "")
+        return replace(path, segments=(*before, segment))
 
     def record_pruned(self, path: Path) -> None:
         """Record a path that could not enter the beam even if its last segment were fully supported."""
         why = f"with full support its answer would have {self.score(path):.3f}, and others are better"
-        record_candidate(self.run, path.name, path.segments[-1], path.scores[-1], why)
-
-    async def _search_hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
-        """Return the passages for the next segment.
-
-        In dynamic retrieval, the query is the question followed by the latest segment. In static retrieval,
-        the query is the question alone, and only one search is made.
-        """
-        query = self.question.text
-        if self.parameters.retrieval == "static" and action == "retrieve":
-            if self._static_hits is None:
-                self._static_hits = asyncio.ensure_future(self.search(path, action, query))
-            else:
-                self.record_decision(path.retrieve_probs, action, "")
-            return await self._static_hits
-        last = next((segment.text for segment in path.segments[-1:] if segment.action != "lead"), "")
-        return await self.search(path, action, f"{query} {last}".strip())
+        segment = path.segments[-1]
+        record_candidate(self.run, path.name, segment, self.parameters.segment_score(segment), why)
 
     async def _expand(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """Return an extended path for each hit whose new segment passes the constraints.
@@ -169,17 +144,11 @@ class LongForm(Form):
             first: The number of the first new segment among its siblings.
         """
         segments = await self.parameters.together(
-            self._write(path, action, hit, _key(f"{path.name}.{number}"))
+            self.writer.write(path, action, hit, key=_key(f"{path.name}.{number}"), whole=False)
             for number, hit in enumerate(hits, start=first)
         )
         grown = [self._extended(path, each, number) for number, each in enumerate(segments, start=first)]
         return [each for each in grown if each is not None]
-
-    async def _write(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
-        segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.parameters.reject_unsupported:  # judge now: an upper bound can't show a rejection
-            return await self.writer.with_support(path, segment, key=key)
-        return segment
 
     def _extended(self, path: Path, segment: Segment, number: int) -> Path | None:
         # An empty last segment ends an answer that has text.
@@ -191,15 +160,9 @@ class LongForm(Form):
             record_candidate(self.run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:
             return None
-        grown = path.extend_with(segment, number) if segment.text else path
-        scored = (score,) if segment.action == "retrieve" and segment.text else ()
-        return replace(
-            grown,
-            scores=(*path.scores, *scored),
-            utility=segment.utility,
-            retrieve_probs=segment.retrieve_probs,
-            is_finished=segment.is_last,
-        )
+        if segment.text:
+            path = replace(path, segments=(*path.segments, segment), name=f"{path.name}.{number}")
+        return replace(path, utility=segment.utility, is_finished=segment.is_last)
 
 
 def _is_repeated(path: Path, segment: Segment) -> bool:

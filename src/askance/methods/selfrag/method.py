@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from askance.core.answers import Answer
-from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter, checked_dataclass
-from askance.core.ports import Needs, RoleModel, Run, language_model
+from askance.core.ports import Needs, RoleModel, Run
 from askance.core.token_ledger import NoRoom
-from askance.core.types import Question, Role, Signal, Span
+from askance.core.types import Question, Role, Span
 from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import prompts, scoring
 from askance.methods.selfrag.long_form import LongForm
-from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.segment_writer import PromptedWriter, SegmentWriter
+from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
 from askance.methods.selfrag.segments import cite_passages
 from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
@@ -45,27 +43,17 @@ class Selfrag(OwnParameters):
 
     @property
     def needs(self) -> Needs:
-        signals: set[Signal] = {"logprob"} if self.use_seqscore else set()
-        return Needs(frozenset(signals), retriever=self.mode != "never", roles=frozenset({"critic"}))
+        return Needs(
+            signals=frozenset({"logprob"} if self.use_seqscore else ()),
+            one_of=layout_needs(self.layout, continues=self.form == "long"),
+            retriever=self.mode != "never",
+            roles=frozenset({"critic"}),
+        )
 
     def check_models(self, models: Mapping[Role, RoleModel]) -> None:
-        model, (_, critic) = language_model(models["answer"]), scoring.critics(models)
+        _, critic = scoring.critics(models)
         if self.scorer == "native":
             ReflectionVocabulary.of(critic)
-        if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
-            raise MissingAbility(
-                f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
-                "does not give: leave it at score_sum, or use a local model (bundled, hf:NAME, gguf:FILE)."
-            )
-        if has_reflection_tokens(model):
-            return
-        layouts = layout_needs(self.layout, continues=self.form == "long")
-        if layouts and not any(layout <= model.capabilities for layout in layouts):
-            raise MissingAbility(
-                f"method selfrag, set to form={self.form} and layout={self.layout}, writes prompts that "
-                f"{model.name} can't take: use form=short with layout=auto, or a local model "
-                "(bundled, hf:NAME, gguf:FILE)."
-            )
 
     async def answer(self, question: Question, run: Run) -> Answer:
         return await self.answer_with(self._default_writer(question, run), question, run)
@@ -73,25 +61,23 @@ class Selfrag(OwnParameters):
     async def answer_with(self, writer: SegmentWriter, question: Question, run: Run) -> Answer:
         """Return the answer that `writer` writes in the chosen form, with citations and a short answer."""
         form = ShortForm if self.form == "short" else LongForm
-        path, option = await form(self, question, run, writer).answer()
+        path, option = await form(writer).answer()
         is_native = isinstance(writer, NativeWriter)
         judged = is_native or "support" in self.needed_groups
-        text, citations = check_citations(
-            question, run.trace, *cite_passages(path, self.citations), judged=judged
-        )
+        text, citations = check_citations(question, run.trace, *cite_passages(path), judged=judged)
         if writer.was_short and not text:
             raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
             short = prompts.named_option(text, question) if prompts.answer_options(question) else text
-            return Answer(text, option or short, citations, reflection=path.reflection)
-        hits = () if path.current_hit is None else (path.current_hit,)
-        short_answer_tokens = self.short_answer_tokens if self.ask_short_answer and not option else 0
-        writing = GenerationState(question, run, short_answer_tokens, self.layout, self.prompts, hits=hits)
-        writing.text = path.written.rstrip()
-        text += await writing.ask_short_answer()
-        short = option or prompts.named_option(text, question)
-        return Answer(text, short, citations, reflection=path.reflection)
+        else:
+            hits = () if path.current_hit is None else (path.current_hit,)
+            asks = self.ask_short_answer and not option
+            writing = GenerationState(question, run, asks, self.layout, self.prompts, hits=hits)
+            writing.text = path.written.rstrip()
+            text += await writing.ask_short_answer()
+            short = prompts.named_option(text, question)
+        return Answer(text, option or short, citations, reflection=path.reflection)
 
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
         """Return the writer for the model.
@@ -102,31 +88,20 @@ class Selfrag(OwnParameters):
         is_native, (pair_critic, critic) = has_reflection_tokens(run.model), scoring.critics(run.models)
         scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)
         head = self.head(question, run) if is_native or scores_natively else ()
-        scorer: scoring.Scorer | None = scoring.prompted_scorer(critic, question, run)
+        if scores_natively and critic is run.model and pair_critic is None:
+            return NativeWriter(self, question, run, None, head)
+        scorer = scoring.prompted_scorer(critic, question, run)
         if scores_natively:
-            scores_itself = critic is run.model and pair_critic is None
-            scorer = None if scores_itself else scoring.reflection_token_scorer(critic, head, run)
-        if pair_critic is not None and scorer is not None:
+            scorer = scoring.reflection_token_scorer(critic, head, run)
+        if pair_critic is not None:
             scorer = scoring.pair_scorer(pair_critic, question, others=scorer)
-        return self.writer(question, run, scorer, head if is_native else None)
+        if is_native:
+            return NativeWriter(self, question, run, scorer, head)
+        return SegmentWriter(self, question, run, scorer)
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:
         """Return the prompt of a Self-RAG checkpoint up to where the answer begins."""
         task = prompts.task_of(self.task, question)
         options = prompts.lettered_options(question) if task == "choice" else ()
-        text = prompts.input_text(question, options)
-        separator = "training" if self.separator == "auto" else self.separator
-        return prompts.prompt_head(text, task, self.instructions, separator, run.trace)
-
-    def writer(
-        self, question: Question, run: Run, scorer: scoring.Scorer | None, head: tuple[Span, ...] | None
-    ) -> SegmentWriter:
-        """Return a segment writer.
-
-        Args:
-            scorer: The scorer of the segments; None if the model scores them while it writes.
-            head: The prompt up to the answer for a model with reflection tokens; None for any other model.
-        """
-        if head is None:
-            return PromptedWriter(self, question, run, scorer)
-        return NativeWriter(self, question, run, scorer, head)
+        text, instruction = prompts.input_text(question, options), getattr(self.instructions, task)
+        return prompts.prompt_head(text, instruction, trace=run.trace)

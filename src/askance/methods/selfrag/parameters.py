@@ -1,14 +1,13 @@
 """The parameters of Self-RAG, and the rules that follow from them: retrieval, scores, hard constraints."""
 
-from collections.abc import Collection
 from typing import Literal
 
 from askance.core.parameters import checked_dataclass, parameter
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate
 from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions, Separator, Task
-from askance.methods.selfrag.segments import Action, Citing, Path, Segment
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions, Task
+from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group
 
 
@@ -32,8 +31,6 @@ class SelfragParameters(TokenLimited):
     w_sup: float = parameter(1.0, "weight of support, from 0 to 1", at_least=0)
     w_use: float = parameter(0.5, "weight of utility, from -1 to 1", at_least=0)
     use_seqscore: bool = parameter(True, "add the mean probability of a candidate's tokens to its score")
-    use_groundness: bool = parameter(True, "judge support; otherwise its score is 0")
-    use_utility: bool = parameter(True, "judge utility; otherwise its score is 0")
     reject_unsupported: bool = parameter(
         False, "hard constraint: reject segments that their passage does not support"
     )
@@ -41,42 +38,18 @@ class SelfragParameters(TokenLimited):
     max_segments: int = parameter(6, "maximum number of segments of an answer, in the long form", at_least=1)
     task: Task = parameter("auto", "task whose instruction precedes the question, with native tokens")
     instructions: Instructions = parameter(OWN_INSTRUCTIONS, "instructions of all tasks, with native tokens")
-    separator: Separator = parameter("auto", "what separates these two; auto is that of the training data")
 
 
 @checked_dataclass()
 class OwnParameters(SelfragParameters):
     """The parameters of our own implementation of the paper."""
 
-    seqscore_text_only: bool = parameter(False, "leave reflection tokens out of that mean probability")
-    reject_irrelevant: bool = parameter(False, "hard constraint: reject segments with an irrelevant passage")
-    least_utility: int = parameter(
-        1, "hard constraint: reject answers of lower utility", at_least=1, at_most=5
-    )
-    closed_aggregation: Literal["score_sum", "option_likelihood"] = parameter(
-        "score_sum", "how passages vote for options: by their answers' scores, or by each option's likelihood"
-    )
-    open_dedupe: bool = parameter(False, "of equal answers take the first (best passage), in the short form")
-    path_power: float = parameter(
-        1.0, "divide the sum of the segments' scores by their number to this power", at_least=0
-    )
-    retrieval: Literal["dynamic", "static"] = parameter(
-        "dynamic", "search for each segment, or once, in the long form"
-    )
-    evidence: Literal["current_only", "keep_all"] = parameter(
-        "current_only", "whether earlier passages stay in the prompt, in the long form with native tokens"
-    )
-    scan_tokens: int = parameter(
-        0, "tokens to scan for the first retrieve token; 0: 1, or 25 in the long form", at_least=0
-    )
-    citations: Citing = parameter("each_sentence", "sentences of a segment that cite its passage")
     scorer: Literal["auto", "native", "prompted"] = parameter(
         "auto", "score segments by reflection tokens, if the critic has them, or by questions in words"
     )
     ask_short_answer: bool = parameter(
         True, "ask for the short answer if the text states none, without native tokens"
     )
-    short_answer_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
     layout: Layout = parameter(
         "auto",
         "raw text or the model's chat format, without native tokens; auto is raw if the model takes it",
@@ -84,43 +57,33 @@ class OwnParameters(SelfragParameters):
     prompts: PromptTemplate = parameter(OWN, "prompt template, without native tokens")
 
     @property
-    def support_weight(self) -> float:
-        """Return the weight of support, or 0 if `use_groundness` is off."""
-        return self.w_sup * self.use_groundness
-
-    @property
-    def utility_weight(self) -> float:
-        """Return the weight of utility, or 0 if `use_utility` is off."""
-        return self.w_use * self.use_utility
-
-    @property
     def needed_groups(self) -> frozenset[Group]:
         """Return the token groups that the scores, hard constraints or retrieve decisions depend on."""
         is_read: dict[Group, bool] = {
             "retrieve": self.mode == "adaptive",
-            "relevance": self.w_rel > 0 or self.reject_irrelevant,
-            "support": self.support_weight > 0 or self.reject_unsupported,
-            "utility": self.utility_weight > 0 or self.least_utility > 1,
+            "relevance": self.w_rel > 0,
+            "support": self.w_sup > 0 or self.reject_unsupported,
+            "utility": self.w_use > 0,
         }
         return frozenset(group for group, reads in is_read.items() if reads)
 
-    def next_action(self, retrieve_probs: Distribution, path: Path) -> Action:
-        """Return how the next segment of `path` begins, given the probabilities of the retrieve tokens."""
+    def next_action(self, path: Path) -> Action:
+        """Return how the next segment of `path` begins."""
         if self.mode != "adaptive":
             return "retrieve" if self.mode == "always" else "none"
-        if tokens.should_continue(retrieve_probs) and path.current_hit is not None:
+        if tokens.should_continue(path.retrieve_probs) and path.current_hit is not None:
             return "continue"
-        return "retrieve" if tokens.should_retrieve(retrieve_probs, self.threshold) else "none"
+        return "retrieve" if tokens.should_retrieve(path.retrieve_probs, self.threshold) else "none"
 
     def segment_score(self, segment: Segment) -> float:
         """Return the score of a segment: equation 4 without utility, which only whole answers have.
 
         A segment whose support is not judged yet counts as fully supported, so its score is an upper bound.
         """
-        backing = segment.support if segment.is_judged else {tokens.FULLY_SUPPORTED: 1.0}
+        support = segment.support if segment.is_judged else {tokens.FULLY_SUPPORTED: 1.0}
         relevance = self.w_rel * tokens.relevance_score(segment.relevance)
         score = self.use_seqscore * segment.sequence_score + relevance
-        return score + self.support_weight * tokens.support_score(backing)
+        return score + self.w_sup * tokens.support_score(support)
 
     def answer_score(self, segment: Segment) -> float:
         """Return the score of a segment that is a whole answer."""
@@ -128,22 +91,9 @@ class OwnParameters(SelfragParameters):
 
     def utility_score(self, utility: Distribution) -> float:
         """Return how much the utility of a whole answer adds to the score of the answer."""
-        return self.utility_weight * tokens.utility_score(utility)
+        return self.w_use * tokens.utility_score(utility)
 
     def rejection(self, segment: Segment) -> str:
-        """Return why a hard constraint rejects a segment, or an empty string if none does."""
-        if self.reject_unsupported and tokens.NO_SUPPORT in segment.labels:
-            return "its passage does not support it"
-        if self.reject_irrelevant and tokens.IRRELEVANT in segment.labels:
-            return "its passage is irrelevant"
-        return self.utility_rejection(segment.labels)
-
-    def utility_rejection(self, labels: Collection[str]) -> str:
-        """Return why the utility constraint rejects an answer with these labels.
-
-        The result is an empty string if the answer passes.
-        """
-        grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
-        if grades and grades[0] < self.least_utility:
-            return f"its utility is {grades[0]}, less than {self.least_utility}"
-        return ""
+        """Return why the hard constraint rejects a segment, or an empty string if it does not."""
+        is_rejected = self.reject_unsupported and tokens.NO_SUPPORT in segment.labels
+        return "its passage does not support it" if is_rejected else ""

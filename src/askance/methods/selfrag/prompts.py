@@ -5,7 +5,7 @@ appendix), but they also answer after other separators. The default instructions
 parameter `instructions` replaces them. Options are handled as in section 3.3 of the paper.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import ClassVar, Literal
@@ -18,13 +18,9 @@ from askance.text.answers import short_answer
 from askance.text.options import lettered
 
 Task = Literal["auto", "question", "claim", "choice", "ambiguous", "explain", "dialogue", "biography"]
-Separator = Literal["auto", "training", "short_form", "choice"]
 
-SEPARATORS: Mapping[Separator, str] = {
-    "training": "## Input:\n\n",
-    "short_form": "\n\n## Input:\n\n",
-    "choice": "\n\n### Input:\n",
-}
+SEPARATOR = "## Input:\n\n"
+"""The text between instruction and question in the training data."""
 _CLAIM_OPTIONS = {"true", "false"}
 
 
@@ -77,11 +73,7 @@ def input_text(question: Question, options: Sequence[str] = ()) -> str:
 
 
 def prompt_head(
-    question_text: str,
-    task: Task,
-    instructions: Instructions,
-    separator: Separator,
-    trace: Trace | None = None,
+    question_text: str, instruction: str, separator: str = SEPARATOR, trace: Trace | None = None
 ) -> tuple[Span, ...]:
     """Return the prompt of a checkpoint up to where the answer begins.
 
@@ -90,8 +82,7 @@ def prompt_head(
     escaped, num_strings = escape_tokens(question_text)
     if trace is not None:
         record_escaped(trace, "question", num_strings)
-    instruction = getattr(instructions, task)
-    before = (Span(instruction + SEPARATORS[separator]),) if instruction else ()
+    before = (Span(instruction + separator),) if instruction else ()
     return instruction_prompt((*before, untrusted(escaped)))
 
 
@@ -126,16 +117,6 @@ def lettered_options(question: Question) -> tuple[str, ...]:
 def answer_options(question: Question) -> tuple[str, ...]:
     """Return the possible answers, or an empty tuple for an open question."""
     return ("yes", "no") if question.task == "yes_no" else question.options
-
-
-def options_as_answered(task: Task, question: Question) -> tuple[str, ...]:
-    """Return each option in the form that the instruction asks for.
-
-    That form is the letter if the task is a choice whose options have letters, and the option itself
-    otherwise.
-    """
-    letters = tuple(letter for letter, _ in lettered(lettered_options(question)).values())
-    return letters if letters and task_of(task, question) == "choice" else answer_options(question)
 
 
 def named_option(text: str, question: Question) -> str:

@@ -1,35 +1,54 @@
-"""The base class of Self-RAG's segment writers, and a `PromptedWriter` that works with any model."""
+"""Write the segments of Self-RAG with any model, and have a scorer judge them.
+
+A model that was trained on reflection tokens needs no scorer: it decides and judges while it writes.
+"""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain
 
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import (
     GenerateRequest,
+    Generation,
     Hit,
     Key,
+    Part,
     Passage,
     Prompt,
     Question,
+    Raw,
     Sampling,
+    Span,
     StopCondition,
     Want,
 )
 from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.scoring import Scorer, fit_passage
+from askance.methods.selfrag.scoring import Scorer, fit_passage, passage_spans
 from askance.methods.selfrag.segments import Action, Path, Segment
-from askance.methods.selfrag.tokens import Distribution, Group, most_likely, sequence_score
-from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
+from askance.methods.selfrag.tokens import (
+    RETRIEVE_TOKENS,
+    WANTED,
+    Distribution,
+    Group,
+    ReflectionVocabulary,
+    distribution,
+    first_distribution,
+    most_likely,
+    sequence_score,
+)
+from askance.text.answers import AnswerEnd, SentenceEnd, has_answer, sentence_spans
+
+_WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 
 @dataclass(eq=False)
-class SegmentWriter(ABC):
-    """A writer of the segments of one answer.
+class SegmentWriter:
+    """A writer of the segments of one answer, which prompts any model with the shared prompt template.
 
     A segment or judgement is empty if its call does not fit the token budget.
 
@@ -67,67 +86,43 @@ class SegmentWriter(ABC):
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(error))
             return Segment("", action, hit)
-        segment = self._with_judgements(segment, relevance if segment.text else {})
-        if not whole or not segment.text:
-            return segment
-        answer = f"{path.text} {segment.text}".strip()
-        utility_task = self._judge("utility", None, "", answer, key=(*key, "utility"))
-        support_task = self.with_support(path, segment, key=key)
-        segment, utility = await self.parameters.together([support_task, utility_task])
-        return replace(segment, utility=utility, labels=segment.labels | _labels(utility))
-
-    def _with_judgements(self, segment: Segment, relevance: Distribution) -> Segment:
-        """Return a segment with the scorer's relevance, and without any judgement by the writing model."""
-        needs_support = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
-        return replace(
+        is_new = bool(segment.text) and passage is not None and action == "retrieve"
+        segment = replace(  # a judgement by the writing model does not count
             segment,
             relevance=relevance,
             support={},
             utility={},
-            labels=_labels(relevance),
+            labels=frozenset({most_likely(relevance)}),
             retrieve_probs={},
-            is_judged=not needs_support or "support" not in self.parameters.needed_groups,
+            is_judged=not is_new or "support" not in self.parameters.needed_groups,
         )
+        if not segment.text or not (whole or self.parameters.reject_unsupported):
+            return segment
+        support_task = self.with_support(path, segment, key=key)
+        if not whole:
+            return await support_task  # an upper bound can't show a rejection
+        answer = f"{path.text} {segment.text}".strip()
+        utility_task = self._judge("utility", None, "", answer, key=(*key, "utility"))
+        segment, utility = await self.parameters.together([support_task, utility_task])
+        return replace(segment, utility=utility)
 
     async def with_support(self, path: Path, segment: Segment, *, key: Key) -> Segment:
         """Return `segment`, which follows `path`, with its support judged."""
         if segment.is_judged:
             return segment
         support = await self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))
-        return replace(segment, support=support, labels=segment.labels | _labels(support), is_judged=True)
+        labels = segment.labels | {most_likely(support)}
+        return replace(segment, support=support, labels=labels, is_judged=True)
 
     async def retrieve_probs(self, path: Path, *, key: Key) -> Distribution:
         """Return the probabilities of the retrieve tokens at the end of a path that has segments."""
         if self.scorer is None:
             return path.segments[-1].retrieve_probs
-        *before, last = path.segments
-        so_far = f"{replace(path, segments=tuple(before)).text} {last.text}".strip()
-        return await self._judge("retrieve", path.current_hit, so_far, key=(*key, "onward"))
+        return await self._judge("retrieve", path.current_hit, path.text, key=(*key, "onward"))
 
     async def utility(self, path: Path) -> Distribution:
         """Return the utility distribution of the current answer."""
         return await self._judge("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
-
-    async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        """Return the mean token log-probability (nats) of each option as the answer with passage `hit`.
-
-        If the call does not fit the budget, all values are minus infinity.
-        """
-        try:
-            scores = await self.run.model.score(*await self._options(path, hit, options))
-        except NoRoom:
-            return (float("-inf"),) * len(options)
-        return tuple(each.logprob / each.num_tokens for each in scores)
-
-    @abstractmethod
-    def _write_segment(
-        self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
-    ) -> Coroutine[Any, Any, Segment]: ...
-
-    @abstractmethod
-    async def _options(
-        self, path: Path, hit: Hit, options: tuple[str, ...]
-    ) -> tuple[Prompt, Sequence[str]]: ...
 
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
         """Return the relevance of a passage.
@@ -151,27 +146,18 @@ class SegmentWriter(ABC):
         except NoRoom:
             return {}
 
-
-def _labels(distribution: Distribution) -> frozenset[str]:
-    return frozenset(filter(None, (most_likely(distribution),)))
-
-
-class PromptedWriter(SegmentWriter):
-    """A writer that prompts any model with the shared prompt template and the current passage."""
-
     async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
+        def prompt_with(*hits: Hit) -> Prompt:
+            layout, template = self.parameters.layout, self.parameters.prompts
+            return answer_prompt(self.run.model, self.question, hits, path.written, layout, template)
+
+        max_tokens, want = self.parameters.max_tokens, Want(logprob=self.parameters.use_seqscore)
+        prompt = await fit_passage(self.run, self.run.model, prompt_with, passage, max_tokens)
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
-        (written,) = await self.run.model.generate(
-            GenerateRequest(
-                await self._prompt(path.written, passage, self.parameters.max_tokens),
-                Sampling(self.parameters.max_tokens, stop=STOPS),
-                Want(logprob=self.parameters.use_seqscore),
-                until,
-                key=key,
-            )
-        )
+        request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), want, until, key=key)
+        (written,) = await self.run.model.generate(request)
         return Segment(
             written.text,
             action,
@@ -180,15 +166,138 @@ class PromptedWriter(SegmentWriter):
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
         )
 
-    async def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
-        spaced = [f" {option}" for option in options]
-        longest = max(len(self.run.model.tokenize(option)) for option in spaced)
-        so_far = path.written + self.parameters.prompts.elicitation
-        return await self._prompt(so_far, hit, longest), spaced
 
-    async def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
-        def prompt_with(*hits: Hit) -> Prompt:
-            layout, template = self.parameters.layout, self.parameters.prompts
-            return answer_prompt(self.run.model, self.question, hits, so_far, layout, template)
+@dataclass(eq=False)
+class NativeWriter(SegmentWriter):
+    """A writer that puts the token ids of earlier segments into the next prompt, exactly as generated.
 
-        return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+    A passage keeps its position in the prompt until the next passage replaces it. The tokens that were
+    written with a replaced passage stay. If there is a scorer, its judgements replace the model's own
+    probabilities.
+
+    Attributes:
+        head: The prompt up to where the answer begins.
+    """
+
+    head: tuple[Span, ...]
+    _vocabulary: ReflectionVocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._vocabulary = ReflectionVocabulary.of(self.run.model)
+
+    async def start_path(self) -> Path:
+        """Return the initial path, with the probabilities for the first retrieve decision.
+
+        In the long form, the model may write up to 25 tokens before it decides, and the path keeps the text
+        before the retrieve token. If there is no such token, the path gets the probabilities at the
+        first token if a threshold is set, and no probabilities if none is set.
+        """
+        if self.scorer is not None or self.parameters.mode != "adaptive":
+            return await super().start_path()
+        probe = await self._probe(Path(), ("decide",), 25 if self.parameters.form == "long" else 1)
+        if probe.finish != "retrieve":
+            has_threshold = self.parameters.threshold is not None
+            return Path(retrieve_probs=first_distribution(probe, "retrieve") if has_threshold else {})
+        lead = self._segment(probe, "lead", None)
+        return Path((lead,) if lead.text else (), retrieve_probs=lead.retrieve_probs)
+
+    async def utility(self, path: Path) -> Distribution:
+        """Return the utility distribution of the current answer."""
+        if self.scorer is not None or "utility" not in self.parameters.needed_groups:
+            return await super().utility(path)
+        try:
+            end = await self._probe(path, (*path.name.split("."), "utility"))
+        except NoRoom:
+            return {}
+        return first_distribution(end, "utility")
+
+    async def _write_segment(
+        self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
+    ) -> Segment:
+        max_tokens = self.parameters.max_tokens
+        written = await self._generate(path, action, passage, max_tokens, key, whole=whole)
+        is_cut = written.finish == "length" and not whole
+        if is_cut:
+            written = _drop_unfinished_sentence(written, self._vocabulary.control_ids)
+        segment = self._segment(written, action, passage)
+        return await self._with_end_probs(path, segment, key) if is_cut and self.scorer is None else segment
+
+    def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
+        vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
+        counted = (*tokens, *written.dropped) if finish == "end" else tokens
+        return Segment(
+            written=" " + vocabulary.text_of(tokens),
+            action=action,
+            hit=hit,
+            ids=tuple(token.id for token in tokens),
+            relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
+            support=vocabulary.group_probs(tokens, "support"),
+            utility=vocabulary.group_probs(tokens, "utility"),
+            labels=self._vocabulary.token_names(tokens),
+            retrieve_probs=distribution(written.dropped, "retrieve") if finish == "retrieve" else {},
+            sequence_score=sequence_score(counted),
+            is_last=finish in ("end", "utility"),
+        )
+
+    async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
+        """Return a segment cut by the length limit, with the probabilities of the next reflection tokens."""
+        end = await self._probe(replace(path, segments=(*path.segments, segment)), (*key, "onward"))
+        is_judged = end.finish == "utility"
+        return replace(
+            segment,
+            retrieve_probs=first_distribution(end, "retrieve"),
+            utility=first_distribution(end, "utility") if is_judged else segment.utility,
+            labels=segment.labels | self._vocabulary.token_names(end.tokens),
+            is_last=is_judged or end.finish == "end",
+        )
+
+    async def _probe(self, path: Path, key: Key, max_tokens: int = 1) -> Generation:
+        """Return the tokens that the model would write after `path`, up to the end of a segment."""
+        return await self._generate(path, None, path.current_hit, max_tokens, key, whole=False)
+
+    async def _generate(
+        self, path: Path, action: Action | None, hit: Hit | None, max_tokens: int, key: Key, *, whole: bool
+    ) -> Generation:
+        """Generate what follows `path`, with the probabilities of all reflection tokens at each position.
+
+        Args:
+            action: How the next segment begins; None if the model decides what comes next.
+            hit: The passage in use, which is cut if the context window has no room for it. If the next
+                segment does not retrieve, the passage keeps its earlier position.
+            whole: Whether to generate the whole rest of the answer, instead of one segment.
+        """
+        begun = [*((segment.action, segment.ids) for segment in path.segments), (action, ())]
+        position = max((index for index, (start, _) in enumerate(begun) if start == "retrieve"), default=-1)
+
+        def prompt_with(*shown: Hit) -> Raw:
+            parts = list[Part]()
+            for index, (start, ids) in enumerate(begun):
+                if start is not None and start != "lead":
+                    parts.append(Span(RETRIEVE_TOKENS[start]))
+                if index == position:
+                    parts += chain.from_iterable(map(passage_spans, shown))
+                parts += [ids] if ids else []
+            return Raw(self.head, tuple(parts))
+
+        prompt = await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        until = None if whole else self._vocabulary.segment_end
+        request = GenerateRequest(prompt, Sampling(max_tokens), WANTED, until, key=key)
+        (generation,) = await self.run.model.generate(request)
+        return generation
+
+
+def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
+    """Return the generation without its unfinished last sentence.
+
+    Reflection tokens after the last whole sentence stay. A generation that has no whole sentence is not
+    changed.
+    """
+    tokens = written.tokens
+    text = "".join(" " * len(token.text) if token.id in control else token.text for token in tokens)
+    spans = sentence_spans(text)
+    if len(spans) < 2 or tokens[-1].id in control or _WHOLE.search(text):
+        return written
+    num_kept = sum(token.start < spans[-2][1] for token in tokens)
+    while num_kept < len(tokens) and tokens[num_kept].id in control:
+        num_kept += 1
+    return replace(written, text=written.text[: tokens[num_kept - 1].end], tokens=tokens[:num_kept])

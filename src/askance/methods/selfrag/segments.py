@@ -1,9 +1,8 @@
 """The data of Self-RAG: segments, paths of segments, and the citations of a path."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
-from askance.core.answers import Citation
 from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Hit, TokenIds
@@ -11,10 +10,10 @@ from askance.methods.selfrag import tokens
 from askance.methods.selfrag.prompts import record_escaped
 from askance.methods.selfrag.tokens import Distribution
 from askance.text.answers import sentence_spans
+from askance.text.support import SentenceSupport
 
 Action = Literal["retrieve", "continue", "none", "lead"]
 """The start of a segment: a new passage, the current passage, no passage, or text before any decision."""
-Citing = Literal["each_sentence", "last_sentence"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,14 +62,12 @@ class Path:
     Attributes:
         name: The position in the search tree: "0", then the number of each segment among its siblings, as in
             "0.2.1".
-        scores: The scores of the segments that were written with a newly retrieved passage.
         utility: The utility distribution of the whole answer; empty if not judged yet.
-        retrieve_probs: The probabilities of the retrieve tokens at the end of the path.
+        retrieve_probs: The probabilities of the retrieve tokens for the last decision that was made.
     """
 
     segments: tuple[Segment, ...] = ()
     name: str = START
-    scores: tuple[float, ...] = ()
     utility: Distribution = field(default_factory=dict)
     retrieve_probs: Distribution = field(default_factory=dict)
     is_finished: bool = False
@@ -111,40 +108,24 @@ class Path:
         ]
         return min(judged, default=None)
 
-    def score(self, power: float) -> float:
-        """Return the sum of the n segment scores, divided by n to the power `power`, or 0 if n is 0.
 
-        If the support of a segment is not judged yet, the result is an upper bound.
-        """
-        num_scored = len(self.scores)
-        return sum(self.scores) / float(num_scored**power) if num_scored else 0.0
-
-    def extend_with(self, segment: Segment, number: int) -> "Path":
-        """Return the path with one more segment, the `number`-th among its siblings."""
-        return replace(self, segments=(*self.segments, segment), name=f"{self.name}.{number}")
-
-
-def cite_passages(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
-    """Return the answer on one line, and its citations in order.
+def cite_passages(path: Path) -> tuple[str, list[SentenceSupport]]:
+    """Return the answer on one line, and its sentences with the passages that they cite, in order.
 
     A segment cites the passage that it was written with, even if an earlier segment retrieved that passage.
-    It cites nothing if the passage was judged irrelevant or the segment unsupported. Passages are numbered
-    from 1 in the order of their first citation.
+    It cites nothing if the passage was judged irrelevant or the segment unsupported.
     """
-    text, citations = "", list[Citation]()
-    numbers: dict[str, int] = {}
+    text, sentences = "", list[SentenceSupport]()
     for segment in path.segments:
         piece = tokens.without_tokens(segment.text)
         if not piece:
             continue
         text += (" " if text else "") + piece
         if segment.hit is not None and not segment.labels & {tokens.IRRELEVANT, tokens.NO_SUPPORT}:
-            number = numbers.setdefault(segment.hit.passage.id, len(numbers) + 1)
-            spans = sentence_spans(piece)
-            start = len(text) - len(piece)
-            for first, last in spans if which == "each_sentence" else spans[-1:]:
-                citations.append(Citation(number, segment.hit.passage, start + first, start + last))
-    return text, tuple(citations)
+            start, passages = len(text) - len(piece), (segment.hit.passage,)
+            for first, last in sentence_spans(piece):
+                sentences.append(SentenceSupport(start + first, start + last, passages))
+    return text, sentences
 
 
 async def search_passages(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:

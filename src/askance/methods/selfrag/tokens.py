@@ -40,17 +40,20 @@ SCORED_TOKENS = tuple(token for tokens in GROUPS.values() for token in tokens)
 ALL_TOKENS = (*SCORED_TOKENS, PARAGRAPH_START, PARAGRAPH_END)
 
 TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
+_PASSAGE = re.compile(f"{PARAGRAPH_START}.*?({PARAGRAPH_END}|$)", re.DOTALL)
 _BREAK = "\u200b"
+
+
+def _blanked(text: str) -> str:
+    return TOKEN.sub(" ", _PASSAGE.sub(" ", text))
 
 
 def without_tokens(text: str) -> str:
     """Return `text` on one line, without control tokens, passages or a leading "#" or ":"."""
-    passage = f"{re.escape(PARAGRAPH_START)}.*?({re.escape(PARAGRAPH_END)}|$)"
-    bare = re.sub(passage, " ", text, flags=re.DOTALL)
-    line = " ".join(bare.split())
+    line = " ".join(_blanked(text).split())
     # Removing a token or a line break may join the text around it into another token.
     while TOKEN.search(line):
-        line = " ".join(TOKEN.sub(" ", line).split())
+        line = " ".join(_blanked(line).split())
     return re.sub(r"^[#:]\s*", "", line)
 
 
@@ -144,19 +147,15 @@ class ReflectionVocabulary:
         """
         ids_of = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in ids_of.items() if not _is_one(model, token, ids)]
+        if len(missing) == len(ALL_TOKENS):
+            missing = ["all reflection tokens"]
+        missing += sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
         if missing:
-            how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"
             raise MissingAbility(
                 f"method selfrag, set to scorer=native, needs reflection tokens, each one token of the "
-                f"vocabulary; {model.name} {how}: use a Self-RAG model (bundled:selfrag, "
+                f"vocabulary, and their probabilities after raw text; {model.name} lacks "
+                f"{', '.join(missing)}: use a Self-RAG model (bundled:selfrag, "
                 "hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
-            )
-        lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
-        if lacking:
-            raise MissingAbility(
-                f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does "
-                "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model "
-                "in words."
             )
         return cls({token: ids[0] for token, ids in ids_of.items()})
 
@@ -170,7 +169,7 @@ class ReflectionVocabulary:
         If `tokens` has no token of the group, the distribution is empty.
         """
         ids = self.group_ids(group)
-        return distribution(next((token for token in tokens if token.id in ids), None), group)
+        return distribution([token for token in tokens if token.id in ids], group)
 
     @property
     def segment_end(self) -> "SegmentEnd":
@@ -192,16 +191,9 @@ class ReflectionVocabulary:
         return frozenset(name for name, id in self.ids.items() if id in written)
 
     def text_of(self, tokens: Sequence[Token]) -> str:
-        """Return the text of `tokens`, without control tokens and without passages that the model made up."""
-        control, start, end = self.control_ids, self.ids[PARAGRAPH_START], self.ids[PARAGRAPH_END]
-        pieces, in_passage = list[str](), False
-        for token in tokens:
-            in_passage = in_passage or token.id == start
-            if not in_passage:
-                # A token between two words may be their only separator.
-                pieces.append(" " if token.id in control else token.text)
-            in_passage = in_passage and token.id != end
-        return "".join(pieces)
+        """Return the text of `tokens`, with blanks for control tokens and passages that the model made up."""
+        names = {id: name for name, id in self.ids.items()}
+        return _blanked("".join(names.get(token.id, token.text) for token in tokens))
 
 
 def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
@@ -231,17 +223,15 @@ class SegmentEnd:
         return Cut(len(tokens), "utility") if tokens[-1].id in self.kept_ids else None
 
 
-def distribution(token: Token | None, group: Group) -> Distribution:
-    """Return the distribution over `group` at the position of `token`, or an empty one if that is None."""
-    if token is None:
-        return {}
-    probs = dict(zip(SCORED_TOKENS, token.probs, strict=True))
-    return {name: probs[name] for name in GROUPS[group]}
+def distribution(tokens: Sequence[Token], group: Group) -> Distribution:
+    """Return the distribution over `group` at the first of `tokens`, or an empty one without tokens."""
+    probs = zip(SCORED_TOKENS, tokens[0].probs, strict=True) if tokens else ()
+    return {name: prob for name, prob in probs if name in GROUPS[group]}
 
 
 def first_distribution(written: Generation, group: Group) -> Distribution:
     """Return the distribution over `group` at the first token of a generation."""
-    return distribution(next(iter((*written.tokens, *written.dropped)), None), group)
+    return distribution((*written.tokens, *written.dropped), group)
 
 
 def sequence_score(tokens: Sequence[Token]) -> float:

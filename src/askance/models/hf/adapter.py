@@ -1,29 +1,41 @@
-"""Load peft adapters such as LoRA, check them, and merge them into the weights of their base model.
+"""Load models of transformers, with peft adapters such as LoRA merged into the weights of their base.
 
 A merged model is an ordinary module, as fast as its base. If an adapter were merged into another base with
-the same shapes, the result would silently answer worse. So an adapter with a note (see `reader_note`) is
+the same shapes, the result would silently answer worse. So an adapter with a note (see `model_files`) is
 checked against the weights and the chat template of the base. For an adapter without a note, only the names
 and shapes of weights are checked.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from safetensors import SafetensorError, safe_open
+from transformers import AddedToken
 
 from askance.core.errors import MissingExtra, ModelSpecError
+from askance.core.installing import install_line
+from askance.core.notes import note
 from askance.core.panics import panics_as
-from askance.models.hf.control_tokens import add_control_tokens
+from askance.models.bundled import BUNDLED_BASE, bundled_adapter, cache_path, convert_once, gguf_path
 from askance.models.hf.fingerprint import weights_fingerprint
+from askance.models.hf.load import as_model, fitting, load_hf, load_parts, placement, save_parts
+from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.encoding import chat_template_digest
-from askance.models.local.model_files import CONFIG, WEIGHTS, read_added_tokens
-from askance.models.local.reader_note import ReaderNote, read_note
+from askance.models.local.model_files import (
+    CONFIG,
+    WEIGHTS,
+    ReaderNote,
+    adapter_fingerprint,
+    read_added_tokens,
+    read_note,
+)
 
 _FETCH = "Fetch or save it again."
 
@@ -40,6 +52,96 @@ class Adapter:
     folder: Path
     base: str | None
     note: ReaderNote | None
+
+
+def load_hf_model(name: str, *, adapter: str = "", **options: str) -> HfModel:
+    """Load a model with transformers.
+
+    Args:
+        name: The model, or the folder of an adapter, which is then merged into its base model.
+        adapter: The folder of an adapter to merge into the model; empty for none.
+    """
+    if adapter:
+        model = load_adapted(adapter, f"hf:{name}", display_name=f"{name}?adapter={adapter}", **options)
+    elif holds_adapter(Path(name).expanduser()):
+        model = load_adapted(name, display_name=name, **options)
+    else:
+        model = load_hf(name, **options)
+    if model.device.type == "cpu" and options.get("device", "auto") == "auto":
+        file = name if name.endswith(".gguf") else "FILE with a GGUF file of the same model"
+        install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"
+        note(
+            "quicker",
+            f"Model 'hf:{name}' runs on the CPU with torch, which finds no GPU. llama.cpp is quicker there: "
+            f"use gguf:{file}{install}, or write ?device=cpu to keep torch.",
+        )
+    return model
+
+
+def load_adapted(
+    adapter: str, base: str | None = None, *, device: str = "auto", dtype: str = "auto", display_name: str
+) -> HfModel:
+    """Load a base model and merge the adapter in a folder into it.
+
+    Args:
+        adapter: The folder of the adapter.
+        base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
+            that the adapter names.
+        device, dtype: As for `load_hf`.
+
+    Raises:
+        ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.
+        MissingExtra: The package peft is not installed.
+        ParameterError: The `dtype` is unknown.
+    """
+    torch_device, precision = placement(device, dtype)
+    folder = Path(adapter).expanduser()
+    opened = open_adapter(folder)
+    # The adapter was trained on the unrounded base, so rounding comes last.
+    stored = "float32" if precision is torch.float32 else "stored"
+    named = base or opened.base
+    remedy = f"Name its base: hf:NAME?adapter={folder}"
+    if named is None:
+        raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
+    try:
+        path = torch_folder() if named == BUNDLED_BASE else named.removeprefix("hf:")
+        # Merging on the CPU needs no GPU memory.
+        module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
+    except ModelSpecError as error:
+        if base is not None:
+            raise
+        raise ModelSpecError(
+            f"the base {named!r} of adapter {str(folder)!r} can't be used: {error} {remedy}"
+        ) from error
+    merged = merge(opened, module, tokenizer, named)
+    with fitting(display_name, torch_device):
+        for weight in merged.parameters():
+            weight.data = weight.data.to(torch_device, precision)
+        return as_model(merged.to(torch_device), tokenizer, name=display_name)
+
+
+def torch_folder(name: str = "base") -> Path:
+    """Return the cached folder of SmolLM2-135M-Instruct in the format of transformers.
+
+    The first call on a machine creates it, which takes 24 seconds with an adapter.
+
+    Args:
+        name: What follows ``bundled:`` (see `bundled_adapter`).
+
+    Raises:
+        ModelSpecError: The package is not installed, the adapter does not fit the model, or the cache can't
+            be written.
+        MissingExtra: The package peft is not installed.
+    """
+    source, adapter = gguf_path(), bundled_adapter(name)
+
+    def write(empty: Path) -> None:
+        opened = open_adapter(adapter) if adapter else None
+        module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
+        save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
+
+    digest = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
+    return convert_once(cache_path(source, digest), write)
 
 
 def holds_adapter(folder: Path) -> bool:
@@ -87,6 +189,40 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
         what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
         remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
         raise _flaw(adapter.folder, f"{what} {remedy}") from error
+
+
+def add_control_tokens(module: Any, tokenizer: Any, tokens: Mapping[str, int | None]) -> dict[str, int]:
+    """Add tokens to a tokenizer, and rows for them to the model's embeddings, and return their ids.
+
+    Tokens that the tokenizer has already keep their ids. Rows that a model has beyond its vocabulary are used
+    before new ones are added. The numbers in new rows are arbitrary.
+
+    Args:
+        tokens: The id that each token must get, or None for any.
+
+    Raises:
+        ModelSpecError: A token would get another id, or the tokenizer has the string for another purpose.
+    """
+    if not tokens:
+        return {}
+    added = [AddedToken(token, special=True, normalized=False) for token in tokens]
+    tokenizer.add_tokens(added, special_tokens=True)
+    ids = {token: int(tokenizer.convert_tokens_to_ids(token)) for token in tokens}
+    special = {id for id, each in tokenizer.added_tokens_decoder.items() if each.special}
+    for token, id in ids.items():
+        if tokenizer.encode(token, add_special_tokens=False) != [id] or id not in special:
+            raise ModelSpecError(
+                f"the tokenizer can't take {token} as a control token, since it has this string for another "
+                "purpose: start from a model with another tokenizer."
+            )
+        if tokens[token] not in (None, id):
+            raise ModelSpecError(
+                f"the token {token} gets the id {id} and not {tokens[token]}: name the base that the adapter "
+                "was made for."
+            )
+    if len(tokenizer) > module.get_input_embeddings().num_embeddings:
+        module.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    return ids
 
 
 def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:

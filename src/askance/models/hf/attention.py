@@ -88,15 +88,14 @@ class AttentionGroup:
             self._masks[window] = mask[:, None]
         return self._masks[window]
 
-    def attention(self) -> Iterator[Sequence[NDArray[Any]]]:
-        """Yield, for each sequence, the attention weights of the tokens whose logits are wanted."""
+    def attention(self) -> Iterator[NDArray[Any] | None]:
+        """Yield the attention weights of the last token of each sequence, or None if they are not wanted."""
         for row, step_input in enumerate(self._inputs):
             if self.weights is None or not step_input.wants_attention:
-                yield ()
-                continue
-            weights = self.weights[row].cpu().numpy()
-            wanted = range(self._num_new - step_input.num_logits, self._num_new)
-            yield [weights[:, index, : step_input.start + index + 1] for index in wanted]
+                yield None
+            else:
+                num_keys = step_input.start + self._num_new
+                yield self.weights[row, :, -1, :num_keys].cpu().numpy()
 
 
 @dataclass(slots=True, eq=False)

@@ -82,7 +82,7 @@ class TorchBackend:
         self._limit_cache(self.num_reserved + num_tokens)
         cells = self._pool.allocate(num_tokens)
         if block is not None:
-            cells = cells.with_prefix([(block, num_cached)])
+            cells = cells.with_prefix(block, num_cached)
         return TorchSlot(num_tokens, num_cached, cells)
 
     def _limit_cache(self, num_reserved: int) -> None:
@@ -90,7 +90,7 @@ class TorchBackend:
 
     def cache_prefix(self, slot: TorchSlot, ids: Sequence[int]) -> None:
         if slot.cells is not None:
-            self._cache.add(tuple(ids), slot.cells.slice(0, len(ids)))
+            self._cache.add(tuple(ids), slot.cells.prefix(len(ids)))
 
     def close(self, slot: TorchSlot) -> None:
         self.num_reserved -= slot.num_tokens
@@ -162,7 +162,7 @@ class TorchBackend:
             return StepOutput(rows)
         # Tokens that a sliding window has dropped have the weight 0.
         num_dropped = step_input.start + len(step_input.ids) - context.weights.shape[-1]
-        return StepOutput(rows, (np.pad(context.weights[:, -1].cpu().numpy(), ((0, 0), (num_dropped, 0))),))
+        return StepOutput(rows, np.pad(context.weights[:, -1].cpu().numpy(), ((0, 0), (num_dropped, 0))))
 
     def _row(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor([numbers], dtype=torch.long, device=self.device)

@@ -1,4 +1,4 @@
-"""Encoders of sentence-transformers: models that turn texts into embedding vectors.
+"""Models of sentence-transformers: encoders, which embed texts as vectors, and cross-encoders, which rerank.
 
 The file `modules.json` of a model configures how token vectors are pooled. For a model without this file,
 sentence-transformers takes the mean of the token vectors or, for a causal language model, the last vector. If
@@ -7,8 +7,10 @@ a model defines prompts for queries and documents, each query or document is pre
 
 import asyncio
 import json
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import Identity
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 from askance.core.panics import panics_as
@@ -25,6 +28,7 @@ from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source
 from askance.models.hf.noise import first_line
+from askance.models.pair_scorer import CrossEncoder
 
 _BATCH_TEXTS = 32
 
@@ -142,3 +146,47 @@ def _fingerprint(module: Any) -> str:
     vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
     digest.update(json.dumps(vocabulary, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+class TorchCrossEncoder(CrossEncoder):
+    """A cross-encoder that runs a model of sentence-transformers in float32 (see `load_cross_encoder`).
+
+    A pair that is longer than the model's context window is truncated at the end.
+    """
+
+    def __init__(self, module: Any, name: str) -> None:
+        super().__init__(name, _pair_fingerprint(module), module.max_seq_length or sys.maxsize)
+        self._module = module
+        # A tokenizer keeps how it truncates between calls, and another thread may score with the first one.
+        self._counting_tokenizer = deepcopy(module.tokenizer)
+
+    def _logits(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        scores = self._module.predict(
+            list(pairs), batch_size=_BATCH_TEXTS, show_progress_bar=False, activation_fn=Identity()
+        )
+        # The log-odds of the second of two labels take the place of a single score.
+        return [float(score[1] - score[0]) if score.ndim else float(score) for score in scores]
+
+    def _num_tokens(self, query: str, text: str) -> int:
+        return min(len(self._counting_tokenizer(query, text)["input_ids"]), self.max_tokens)
+
+
+def load_cross_encoder(name: str, *, device: str = "auto") -> TorchCrossEncoder:
+    """Load a cross-encoder (see `askance.models.pair_scorer.load_cross_encoder`)."""
+    module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
+    declared = ", ".join(module.config.architectures or ())
+    # For any other model, the loader would add a last layer with random weights.
+    if "SequenceClassification" not in declared or module.num_labels not in (1, 2):
+        raise ModelSpecError(
+            f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "
+            f"{module.num_labels} labels: name one that gives a pair of texts one score, such as "
+            "BAAI/bge-reranker-base, or two labels, the second of which is the good one."
+        )
+    return TorchCrossEncoder(module, f"cross-encoder:{folder}")
+
+
+def _pair_fingerprint(module: Any) -> str:
+    """Return a digest of the weights and of all settings that change how the model scores a pair."""
+    settings = [module.max_seq_length, module.prompts, module.tokenizer.get_vocab()]
+    digest = blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16)
+    return f"{weights_fingerprint(module)}, {digest.hexdigest()}"

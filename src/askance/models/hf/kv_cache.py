@@ -109,18 +109,13 @@ class KVCells:
         """The indices as a tensor of shape [tokens]."""
         return torch.tensor(self.indices, dtype=torch.long, device=self._pool.device)
 
-    def slice(self, start: int, stop: int) -> "KVCells":
-        """Return new references to the cells of the tokens from `start` to `stop`."""
-        return KVCells(self._pool, self.indices[start:stop])
+    def prefix(self, count: int) -> "KVCells":
+        """Return new references to the first `count` cells."""
+        return KVCells(self._pool, self.indices[:count])
 
-    def with_prefix(self, blocks: Sequence[tuple["KVCells", int]]) -> "KVCells":
-        """Return a copy of these references, in which shared cells replace the first cells.
-
-        Args:
-            blocks: The blocks to share, each with the number of cells to take from its start.
-        """
-        shared = [cell for block, count in blocks for cell in block.indices[:count]]
-        return KVCells(self._pool, [*shared, *self.indices[len(shared) :]])
+    def with_prefix(self, shared: "KVCells", count: int) -> "KVCells":
+        """Return a copy of these references, in which shared cells replace the first `count` cells."""
+        return KVCells(self._pool, [*shared.indices[:count], *self.indices[count:]])
 
 
 @dataclass(slots=True, eq=False)

@@ -1,5 +1,8 @@
 """Load models of transformers by name: a folder, a .gguf file, or a name on the Hugging Face hub."""
 
+import ctypes
+import platform
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -11,19 +14,24 @@ import transformers
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import is_protobuf_available, is_sentencepiece_available
 
 from askance.core.errors import MachineFailure, MissingExtra, ModelSpecError, ParameterError, is_memory
+from askance.core.notes import note
 from askance.core.panics import panics_as
-from askance.models.hf.memory import keep_freed_memory
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
-from askance.models.hf.sentencepiece import check_readers, settle_legacy
 from askance.models.local.model_files import CONFIG as ADAPTER_CONFIG
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
 """An argument for every loader. Without this argument, transformers asks on standard input whether to run the
 code that comes with a model."""
 _CAUSAL = {AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""The numbers of two parameters of glibc's mallopt."""
+_KEPT_BYTES = 1 << 30
+_PACKAGES = {"sentencepiece": is_sentencepiece_available, "protobuf": is_protobuf_available}
 _REFUSAL = "not a causal language model: name one that generates text"
 
 
@@ -170,7 +178,7 @@ def read(
                 "Fetch or save it again."
             )
     if family is AutoModelForCausalLM and not gguf_file:
-        settle_legacy(name, folder, tokenizer)
+        _settle_legacy(name, folder, tokenizer)
     return family, module, tokenizer
 
 
@@ -238,3 +246,54 @@ def _why(name: str, folder: str, error: Exception) -> str:
             "log in if it is gated, or give the path of a folder."
         )
     return f"model {name!r} can't be loaded: {type(error).__name__}: {first_line(error)} {remedy}"
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep up to 1 GiB of freed memory for its next allocations.
+
+    By default, glibc returns large freed blocks to the system at once. torch allocates new memory for the
+    activations of every layer, so with many rows in a batch the process would spend up to half of its time in
+    page faults. Other C libraries are left as they are.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def check_readers(name: str, error: Exception) -> None:
+    """Raise MissingExtra if loading a tokenizer failed because a package is not installed.
+
+    If a package is missing, transformers mistakes the file for a tiktoken file, and asks for tiktoken.
+    """
+    missing = [package for package, is_available in _PACKAGES.items() if not is_available()]
+    message = str(error).lower()
+    if missing and any(word in message for word in ("tiktoken", *_PACKAGES)):
+        what = f"reading tokenizer.model of model {name!r} with {' and '.join(_PACKAGES)}"
+        raise MissingExtra(missing[0], "local", what) from error
+
+
+def _settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
+    """Note that a tokenizer's configuration does not say how to tokenize text after a control token.
+
+    Llama's tokenizer can tokenize such text with or without an added space, and the setting `legacy` decides.
+    If the setting is missing, older versions of transformers add the space, and newer versions do not. The
+    Self-RAG checkpoints were trained with the space. If nothing collects notes, as in a user's own program,
+    this function issues a warning instead.
+
+    If the configuration has `legacy`, the value is set in the tokenizer again, since transformers would
+    otherwise not save the setting.
+    """
+    if not hasattr(tokenizer, "legacy"):
+        return
+    if "legacy" in get_tokenizer_config(folder):
+        tokenizer.init_kwargs["legacy"] = tokenizer.legacy
+        return
+    message = (
+        f"the tokenizer of model {name!r} does not say `legacy` in tokenizer_config.json, and is read as "
+        '"legacy": false. A model that was trained with an older transformers, such as a Self-RAG '
+        'checkpoint, needs "legacy": true there: without it, text after a control token is read as '
+        "other tokens than it was trained with."
+    )
+    if not note("tokenizer", message):
+        warnings.warn(message, stacklevel=2)

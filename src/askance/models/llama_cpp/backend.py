@@ -28,7 +28,6 @@ from askance.models.llama_cpp.context import (
     LlamaInput,
     SavedState,
     SequenceSlot,
-    attention_of,
     groups,
     is_prefill,
     of_two_tokens,
@@ -76,7 +75,7 @@ class LlamaBackend:
         self.can_batch = weights.can_truncate
         self._sequence_tokens, self._slots, self._clock = 0, list[SequenceSlot](), count(1)
         self._context: Context | None = None
-        self._can_save = self._can_move = self._can_swap = weights.can_be_saved
+        self._can_save = weights.can_be_saved
         self._has_delayed_text = False
         self._cache: PrefixCache[SavedPrompt] = PrefixCache()
 
@@ -127,33 +126,30 @@ class LlamaBackend:
 
         Every pass reads all weights of the model, which takes longer than to copy a text.
         """
-        while self._can_swap and len(slots) > 1:
+        while self._can_save and len(slots) > 1:
             first, *_, last = sorted(slots, key=lambda slot: slot.seq_id)
             between = self._slots[first.seq_id : last.seq_id]
             free = next((slot for slot in between if not slot.is_open), None)
-            if free is None or not self._swap(last, free):
+            if free is None:
                 return
+            self._swap(last, free)
 
-    def _swap(self, text: SequenceSlot, free: SequenceSlot) -> bool:
-        """Exchange the sequences of a running text and a finished one, and return whether that succeeded."""
+    def _swap(self, text: SequenceSlot, free: SequenceSlot) -> None:
+        """Exchange the sequences of a running text and a finished one. After a failure, nothing is saved."""
         context, source, target = self._current_context, text.seq_id, free.seq_id
         self._truncate(free, free.num_prefilled)
         prompt = self._save(free) if len(free.ids) >= _MIN_SAVED_TOKENS else None
         self._truncate(free, 0)
         try:
             context.restore(target, context.save(source))
+            context.truncate(source, 0)
+            self._slots[target], self._slots[source] = text, free
+            text.seq_id, free.seq_id = target, source
         except (RuntimeError, MemoryError):
             context.truncate(target, 0)
-            self._can_swap = False
-            if prompt is not None:
-                self._restore(*prompt, free)
-            return False
-        context.truncate(source, 0)
-        self._slots[target], self._slots[source] = text, free
-        text.seq_id, free.seq_id = target, source
+            self._can_save = False
         if prompt is not None:
             self._restore(*prompt, free)
-        return True
 
     def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         """Compute a group of short inputs in one pass, or a single input in as many passes as it needs."""
@@ -197,15 +193,16 @@ class LlamaBackend:
             for step_input in inputs:  # tokens left over from this pass would block a retry
                 context.truncate(step_input.slot.seq_id, step_input.start)
             raise
-        for step_input in inputs:
-            step_input.slot.ids += step_input.ids
+        outputs = list[StepOutput]()
+        for index, (step_input, rows) in enumerate(zip(inputs, logits, strict=True)):
+            slot, attention = step_input.slot, None
+            slot.ids += step_input.ids
             if is_prefill(step_input):
-                step_input.slot.num_prefilled = len(step_input.slot.ids)
-        attention = [None] * len(inputs) if weights is None else weights
-        return [
-            StepOutput(list(map(LlamaLogits, rows)), attention_of(step_input, sequence_weights))
-            for step_input, rows, sequence_weights in zip(inputs, logits, attention, strict=True)
-        ]
+                slot.num_prefilled = len(slot.ids)
+            if weights is not None and step_input.wants_attention:
+                attention = weights[index, :, -1, : len(slot.ids)]  # cells are in the order of the tokens
+            outputs.append(StepOutput(list(map(LlamaLogits, rows)), attention))
+        return outputs
 
     def _truncate(self, slot: SequenceSlot, num_tokens: int) -> None:
         """Keep only the first `num_tokens` tokens of a sequence."""
@@ -240,7 +237,7 @@ class LlamaBackend:
             RuntimeError: There is not enough memory, or running texts can't be moved.
         """
         open_slots = [slot for slot in self._slots if slot.is_open]
-        if not self._can_move and any(slot.ids for slot in open_slots):
+        if not self._can_save and any(slot.ids for slot in open_slots):
             self._has_delayed_text = self.can_batch  # without batching, texts run one by one in any case
             raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
         num_sequences = num_needed
@@ -268,7 +265,7 @@ class LlamaBackend:
                 if slot.ids:
                     target.restore(seq_id, self._current_context.save(slot.seq_id))
         except RuntimeError:
-            self._can_move = False
+            self._can_save = False
             self._cache.clear()
             raise
 
@@ -328,9 +325,7 @@ class LlamaBackend:
             num_staying: The number of tokens that stay in the sequence.
         """
         num_prefilled = slot.num_prefilled
-        if not (
-            self._can_save and num_staying + _MIN_SAVED_TOKENS <= num_prefilled <= self._cache.max_tokens
-        ):
+        if not num_staying + _MIN_SAVED_TOKENS <= num_prefilled <= self._cache.max_tokens:
             return
         if num_prefilled >= self._cache.find(slot.ids[:num_prefilled])[1] + _MIN_SAVED_TOKENS:
             self._truncate(slot, num_prefilled)

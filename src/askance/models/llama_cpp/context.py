@@ -205,12 +205,31 @@ class Context:
                 callback.stop()
             tensor = callback.tensor
             if tensor is not None:
-                return logits, _by_sequence(tensor, len(seq_ids), len(ids[0]))
+                if tensor.shape[0] != len(seq_ids) or tensor.shape[2] != len(ids[0]):
+                    raise RuntimeError(f"llama.cpp shows attention in an unknown shape: {tensor.shape}")
+                return logits, tensor
             # Llama.cpp has rebuilt its graph: the tensor has an address that another tensor had before.
             callback.clear()
             for seq_id, start in zip(seq_ids, starts, strict=True):
                 self.truncate(seq_id, start)
         raise RuntimeError("llama.cpp does not show the attention of the last layer")
+
+    def attention_map(self, ids: Ints) -> NDArray[np.float32]:
+        """Return the last layer's attention weights for a text, computed in the first sequence.
+
+        Returns:
+            The weights, shape [heads, queries, keys].
+
+        Raises:
+            RuntimeError: Llama.cpp can't compute the text, or does not show the attention weights.
+        """
+        self.truncate(0, 0)
+        rows = []
+        for first in range(0, len(ids), PASS_TOKENS):
+            _, weights = self.forward_with_attention([0], [first], [ids[first : first + PASS_TOKENS]], [1])
+            part = weights[0, :, :, : len(ids)]
+            rows.append(np.pad(part, ((0, 0), (0, 0), (0, len(ids) - part.shape[2]))))
+        return np.concatenate(rows, axis=1)
 
     def _fill_batch(self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints) -> None:
         """Write the tokens of a pass into llama.cpp's batch."""
@@ -277,22 +296,6 @@ def of_two_tokens(step_input: LlamaInput) -> LlamaInput:
     return replace(step_input, start=start, ids=(slot.ids[start], *step_input.ids))
 
 
-def attention_of(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
-    """Return the attention weights of each token of an input, each of shape [heads, tokens].
-
-    The cells of a sequence are in the order of its tokens.
-    """
-    if weights is None or not step_input.wants_attention:
-        return []
-    return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]
-
-
-def _by_sequence(weights: NDArray[np.float32], num_sequences: int, num_tokens: int) -> NDArray[np.float32]:
-    if weights.shape[0] != num_sequences or weights.shape[2] != num_tokens:
-        raise RuntimeError(f"llama.cpp shows attention in a shape that is not understood: {weights.shape}")
-    return weights
-
-
 def _free(pointer: Any, batch: Any, *kept: Any) -> None:
     llama.llama_free(pointer)
     llama.llama_batch_free(batch)
@@ -301,11 +304,8 @@ def _free(pointer: Any, batch: Any, *kept: Any) -> None:
 def num_threads() -> int:
     """Return how many threads compute a pass: OMP_NUM_THREADS, or one per core that this process may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    if setting.isdecimal() and int(setting):
-        return min(int(setting), _MAX_THREADS)
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
-    return min(os.cpu_count() or 1, _MAX_THREADS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min((setting.isdecimal() and int(setting)) or cores, _MAX_THREADS)
 
 
 _FLOAT32 = 0

@@ -1,7 +1,6 @@
 """A `Model` over llama.cpp, and its loader."""
 
 import hashlib
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -16,7 +15,7 @@ from askance.core.types import TokenIds
 from askance.inference.engine import LLMEngine
 from askance.inference.vocabulary import Vocabulary
 from askance.models.llama_cpp.backend import MAX_RUNNING, PREFIX_CACHE_TOKENS, LlamaBackend
-from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
+from askance.models.llama_cpp.context import PADDING, Context
 from askance.models.llama_cpp.library import SOURCE, first_error, llama
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
@@ -75,19 +74,17 @@ class LlamaModel(LocalModel):
             self._map_context = None  # the old context is freed before a new one is created
             self._map_context_tokens = -(-2 * len(ids) // PADDING) * PADDING
             self._map_context = Context(self._weights, 1, self._map_context_tokens, reads_attention=True)
-        return attention_map(self._map_context, ids)
+        return self._map_context.attention_map(ids)
 
 
-def load_gguf(
-    name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
-) -> LlamaModel:
+def load_gguf(name: str, *, attention: str = "1", display_name: str = "", adapter: str = "") -> LlamaModel:
     """Load a GGUF file as a model that llama.cpp runs.
 
     Args:
         name: A file, or a folder with one .gguf file.
         attention: "1" to read attention, or "0" for none, which is a little faster.
-        display_name: The name in traces and messages, instead of `name`.
-        adapter: A GGUF file with a LoRA for the model.
+        display_name: The name in traces and messages, instead of `name` with the adapter.
+        adapter: A GGUF file with a LoRA for the model; empty for none.
 
     Raises:
         ModelSpecError: The model is missing, not a GGUF file, damaged, not a causal language model, or too
@@ -97,34 +94,15 @@ def load_gguf(
     """
     if attention not in ("0", "1"):
         raise ParameterError(f"attention={attention!r}: expected 0 or 1.")
-    path = gguf_file(name)
-    if adapter is not None and not adapter.is_file():
-        raise ModelSpecError(f"adapter file {str(adapter)!r} does not exist: check the path.")
-    weights = Weights(path, adapter, name=display_name or name)
+    path, adapter_path = gguf_file(name), Path(adapter).expanduser() if adapter else None
+    display_name = display_name or (f"{name}?adapter={adapter}" if adapter else name)
+    weights = Weights(path, adapter_path, name=display_name)
     try:
-        return LlamaModel(weights, name=display_name or name, reads_attention=attention == "1")
+        return LlamaModel(weights, name=display_name, reads_attention=attention == "1")
     except (RuntimeError, MemoryError) as error:
         raise ModelSpecError(
             f"model {name!r} can't be run: {error or first_error()} If memory ran out, name a smaller model."
         ) from error
-
-
-def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
-    """Return the last layer's attention weights for a text, computed in a context's first sequence.
-
-    Returns:
-        The weights, shape [heads, queries, keys].
-
-    Raises:
-        RuntimeError: Llama.cpp can't compute the text, or does not show the attention weights.
-    """
-    context.truncate(0, 0)
-    rows = []
-    for first in range(0, len(ids), PASS_TOKENS):
-        _, weights = context.forward_with_attention([0], [first], [ids[first : first + PASS_TOKENS]], [1])
-        part = weights[0, :, :, : len(ids)]
-        rows.append(np.pad(part, ((0, 0), (0, 0), (0, len(ids) - part.shape[2]))))
-    return np.concatenate(rows, axis=1)
 
 
 def shows_attention(weights: Weights) -> bool:
@@ -133,7 +111,7 @@ def shows_attention(weights: Weights) -> bool:
     The trial computes two tokens.
     """
     try:
-        attention = attention_map(Context(weights, 1, PADDING, reads_attention=True), (0, 1))
+        attention = Context(weights, 1, PADDING, reads_attention=True).attention_map((0, 1))
     except RuntimeError:
         return False
     sums = attention.sum(axis=-1)

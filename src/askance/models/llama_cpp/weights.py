@@ -14,7 +14,8 @@ _BYTES_PER_NUMBER = 2
 """The number of bytes that a number in the KV cache takes, since the cache is in float16."""
 _HINTS = {
     "model": "folders and names on the hub are models of the kind hf",
-    "adapter": "folders of peft go with models of the kind hf (hf:NAME?adapter=DIR)",
+    "adapter": "folders of peft go with models of the kind hf (hf:NAME?adapter=DIR), and llama.cpp's "
+    "convert_lora_to_gguf.py converts them",
 }
 _FETCH = "Fetch it again, or name a file that this version of llama.cpp runs."
 
@@ -121,7 +122,9 @@ def check_is_gguf(path: Path, what: Literal["model", "adapter"] = "model") -> No
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
     except OSError as error:
-        raise ModelSpecError(f"{what} file {str(path)!r} can't be read: {error.strerror}.") from error
+        raise ModelSpecError(
+            f"{what} file {str(path)!r} can't be read: {error.strerror}. Name a .gguf file; {_HINTS[what]}."
+        ) from error
     if magic != _MAGIC:
         raise ModelSpecError(
             f"{what} file {str(path)!r} is no GGUF file: it begins with {magic!r}, not with {_MAGIC!r}. Name "

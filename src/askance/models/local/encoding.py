@@ -34,7 +34,7 @@ class Encoding:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary, self._tokenizer, self._name = vocabulary, vocabulary.tokenizer, vocabulary.name
         # The reference is weak, so that a model is freed as soon as nothing else uses it.
-        self._cached_encode = lru_cache(_RECENT_PROMPTS)(partial(Encoding._ids, weakref.proxy(self)))
+        self._cached_encode = lru_cache(_RECENT_PROMPTS)(partial(Encoding._encode, weakref.proxy(self)))
         self.takes_chat = bool(getattr(self._tokenizer, "chat_template", None))
 
     @property
@@ -73,7 +73,7 @@ class Encoding:
             MissingAbility: The prompt is a chat, but the model has no chat template.
         """
         # Most prompts are encoded three times: to be counted, to be computed, and to be counted in the trace.
-        return self._cached_encode(prompt)
+        return self._cached_encode(prompt, True)[0]
 
     def encode_with_texts(self, prompt: Prompt, *, bos: bool = True) -> tuple[TokenIds, tuple[str, ...]]:
         """Return the token ids of a prompt, and the text of each token (see `Generation.prompt_texts`).
@@ -84,30 +84,23 @@ class Encoding:
         Raises:
             InputError, MissingAbility: See `encode`.
         """
-        ids, encoded = self._encode(prompt, bos=bos)
+        ids, encoded = self._cached_encode(prompt, bos)
         texts, control = [text for each in encoded for text in each.texts()], self.vocabulary.control
         texts = [*[""] * (len(ids) - len(texts)), *texts]  # BOS has no text
         return ids, tuple(" " if id in control else text for id, text in zip(ids, texts, strict=True))
 
-    def _ids(self, prompt: Prompt) -> TokenIds:
-        return self._encode(prompt)[0]
-
-    def _encode(self, prompt: Prompt, *, bos: bool = True) -> tuple[TokenIds, list[EncodedText]]:
+    def _encode(self, prompt: Prompt, bos: bool) -> tuple[TokenIds, list[EncodedText]]:
         parts = self._render(prompt) if isinstance(prompt, Chat) else prompt.parts
         encoded = list(self._encoded((*parts, *prompt.continuation), at_start=True))
         ids = tuple(id for each in encoded for id in each.ids)
-        ids = self.with_bos(ids) if bos and not isinstance(prompt, Chat) else ids
+        if bos and not isinstance(prompt, Chat) and ids[: len(self.vocabulary.bos)] != self.vocabulary.bos:
+            ids = self.vocabulary.bos + ids
         if not ids:
             raise InputError(
                 f"the prompt is empty, and model {self._name!r} has no BOS token to start from: "
                 "give it at least one character."
             )
         return ids, encoded
-
-    def with_bos(self, ids: TokenIds) -> TokenIds:
-        """Return `ids`, with BOS prepended if it is missing."""
-        bos = self.vocabulary.bos
-        return ids if ids[: len(bos)] == bos else bos + ids
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
         """Return the token ids of parts, without BOS.

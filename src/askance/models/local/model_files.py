@@ -1,19 +1,36 @@
-"""The files of models on disk: GGUF models and peft adapters."""
+"""The files of models on disk: GGUF models, peft adapters, and the notes of trained readers.
+
+A note `reader.json` accompanies a trained reader. It names the base model and the training prompts.
+
+    {"format": 1, "base": "bundled:base", "base_fingerprint": "0f…", "chat_template_digest": "d2…",
+     "method": "lora", "prompts": "plain"}
+
+A reader is either an adapter ("lora") or a whole model ("full"). On another base model, or with another chat
+template, an adapter would silently answer worse. The note makes such a mismatch detectable.
+"""
 
 import json
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from askance.core.errors import ModelSpecError, UnknownName
+from askance.core.strict_json import json_line
+from askance.storage.durable_files import write_atomically
 
 Record = TypeVar("Record", bound=BaseModel)
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ADDED_TOKENS = "added_tokens.json"
 """The ids of the control tokens that an adapter adds to the vocabulary, by token."""
+NOTE = "reader.json"
+_REMEDY = (
+    "Write it again by training, take the file that came with these weights, or upgrade askance if a newer "
+    "version wrote it."
+)
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 _SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
 
 
@@ -110,3 +127,43 @@ def adapter_fingerprint(folder: Path) -> str:
             ) from error
         digest.update(f"{len(content)} ".encode() + content)
     return digest.hexdigest()
+
+
+class ReaderNote(BaseModel):
+    """The content of `reader.json`.
+
+    Attributes:
+        base: The specification of the model that the reader was trained from.
+        base_fingerprint: The `weights_fingerprint` of that model before training.
+        chat_template_digest: The `chat_template_digest` of the tokenizer in training.
+        prompts: The prompt set of the training (see `askance prompts`), also the default for answering.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    format: Literal[1]
+    base: Annotated[str, StringConstraints(pattern=r"^(bundled:base|hf:.+)$")]
+    base_fingerprint: Digest
+    chat_template_digest: Digest
+    method: Literal["lora", "full"]
+    prompts: Annotated[str, StringConstraints(min_length=1)]
+
+
+def read_note(folder: Path) -> ReaderNote | None:
+    """Return the note in a folder, or None if the folder has no note.
+
+    Raises:
+        ModelSpecError: The note can't be read, is from a newer version, or has a wrong value.
+        UnknownName: The note has an unknown key.
+    """
+    path = folder / NOTE
+    return read_record(path, "the note", _REMEDY, ReaderNote) if path.is_file() else None
+
+
+def write_note(folder: Path, note: ReaderNote) -> None:
+    """Write `reader.json` into a folder atomically.
+
+    Raises:
+        OSError: The file can't be written.
+    """
+    write_atomically(folder / NOTE, json_line(note.model_dump()) + "\n")

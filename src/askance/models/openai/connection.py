@@ -28,7 +28,6 @@ _CONNECT_SECONDS = 10.0
 _DRAIN_SECONDS = 0.1
 """The time to wait for the end of a response after its last event. Reading to the end lets the connection be
 reused."""
-_MAX_REDIRECTS = 20
 _MAX_PORT = 65_535
 
 Body = Mapping[str, Any]
@@ -63,7 +62,7 @@ class Connection:
     def __init__(self, model: str, url: str, key: str, in_flight: int = 1) -> None:
         self.url, self.root = url, url.removesuffix("/v1")
         self.errors = ServerErrors(f"{model}@{url}", url, key)
-        self._origin = _read_url(url).origin
+        _check_url(url)
         self._key, self._in_flight = key, in_flight
 
     async def stream_json(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
@@ -87,7 +86,7 @@ class Connection:
             async with (
                 semaphore,
                 asyncio.timeout(seconds),
-                aclosing(await self._send(client, request)) as response,
+                aclosing(await client.send(request, stream=True)) as response,
                 aclosing(self._event_texts(response)) as texts,
             ):
                 async for text in texts:
@@ -120,26 +119,12 @@ class Connection:
             raise self.errors.from_event(value["error"])
         return value
 
-    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Return the response with its body unread, after following redirects without reading their bodies.
-
-        Raises:
-            ModelSpecError: A redirect leads to another server, or would drop the prompt.
-        """
-        for _ in range(_MAX_REDIRECTS):
-            response = await client.send(request, stream=True)
-            if response.next_request is None:
-                return response
-            await response.aclose()
-            method, request = request.method, response.next_request
-            if request.method != method or request.url.origin != self._origin:
-                raise self.errors.spec_error(
-                    f"redirects to {self.errors.redact(str(request.url))}, where prompt and key were not "
-                    "meant to go: write openai:MODEL@URL with that address if it is the server's own."
-                )
-        raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
-
     async def _event_texts(self, response: httpx2.Response) -> AsyncGenerator[str]:
+        if response.next_request is not None:
+            raise self.errors.spec_error(
+                f"redirects to {self.errors.redact(str(response.next_request.url))}, where prompt and key "
+                "were not meant to go: write openai:MODEL@URL with that address if it is the server's own."
+            )
         if response.is_error:
             body = await _read_up_to(response, MAX_ERROR_BYTES)
             raise self.errors.from_status(response.status_code, body, response.headers)
@@ -187,7 +172,7 @@ class Connection:
                 _CLIENTS.pop((asyncio.get_running_loop(), self), None)
 
 
-def _read_url(url: str) -> httpx2.URL:
+def _check_url(url: str) -> None:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
@@ -199,7 +184,6 @@ def _read_url(url: str) -> httpx2.URL:
         )
     if not parsed.host or parsed.scheme not in ("http", "https") or (parsed.port or 0) > _MAX_PORT:
         raise ModelSpecError(f"{url!r} is no URL of a server: {SPEC_FORMAT}.")
-    return parsed
 
 
 async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:

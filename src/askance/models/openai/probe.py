@@ -5,17 +5,16 @@ The requests are those of `OpenaiModel`, with fewer and fewer options, so what w
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
 from askance.core.parameters import changed_parameters
-from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, StopCondition, Token, Want
+from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Want
 from askance.models.checking import CHAT, check_scores, generate_text
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import get_nested, token_count
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import AUTO, ServerOptions, Tokenizer, read_options
 from askance.models.openai.server_info import (
@@ -42,6 +41,18 @@ _MAX_NAMED_MODELS = 10
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities, and which is transient on others."""
 _ABSENT = 404
+_PLAIN: Mapping[str, Any] = {"neutral": False, "running_usage": False}
+_DEMANDS: Sequence[tuple[Mapping[str, Any], type]] = (
+    ({"top_logprobs": 20}, object),
+    ({"top_logprobs": 20}, ModelUnavailable),
+    ({"top_logprobs": 5}, RequestRefused),
+    ({"logprobs": True}, RequestRefused),
+    ({}, object),
+    (_PLAIN, RequestRefused),
+    ({**_PLAIN, "usage": False}, RequestRefused),
+)
+"""Changes of the options, from the most to the least demanding, each with the error after which it is tried.
+A change with the type `object` is tried in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +68,6 @@ class ProbeResult:
     generation: Generation
     signal_level: int
     options: ServerOptions
-
-
-def _cut_after_two_words(tokens: Sequence[Token]) -> Cut | None:
-    """Stop a generation as soon as it has two whole words."""
-    text = "".join(token.text for token in tokens)
-    return Cut(len(tokens), "enough") if len(text.split()) > 2 else None
 
 
 async def probe(model: str, connection: Connection, info: ServerInfo, timeout: float) -> dict[str, str]:
@@ -84,39 +89,40 @@ async def probe(model: str, connection: Connection, info: ServerInfo, timeout: f
     }
 
 
+@dataclass(eq=False)
 class _Prober:
     """A sequence of requests that finds the options of one model on one server."""
 
-    def __init__(self, model: str, connection: Connection, info: ServerInfo, timeout: float) -> None:
-        self._model, self._connection, self._info = model, connection, info
-        self._preset = read_options({"server": info.server or AUTO})
-        self._timeout = timeout
-        self._refusals = list[AskanceError]()
+    model: str
+    connection: Connection
+    info: ServerInfo
+    timeout: float
+    refusals: list[AskanceError] = field(default_factory=list)
 
     async def find_options(self) -> ServerOptions:
         """Find the options that work, with requests that try the most demanding options first.
 
         Options that no request can prove come from the preset for the kind of server.
         """
-        preset = self._preset
+        preset = read_options({"server": self.info.server or AUTO})
         start = ServerOptions(
             # An unknown server may apply penalties by default; if not, it ignores or refuses neutral values.
-            neutral=preset.neutral or not self._info.server,
-            running_usage=True,
+            neutral=preset.neutral or not self.info.server,
+            running_usage=preset.running_usage or not self.info.server,
             completion_tokens=preset.completion_tokens,
             context=preset.context,
             in_flight=preset.in_flight,
-            timeout=self._timeout,
+            timeout=self.timeout,
         )
         chat = await self._try_endpoint(CHAT, start)
-        accepted = start if chat is None else chat.options
-        raw = await self._try_endpoint(_RAW, replace(accepted, chat=False, completions=True))
-        raw = raw if raw is not None and await self._is_raw(raw) else None
-        options = replace(accepted if raw is None else raw.options, chat=bool(chat), running_usage=False)
+        options = start if chat is None else chat.options
+        raw = await self._try_endpoint(_RAW, replace(options, chat=False, completions=True))
+        raw = raw if raw is not None and _is_raw(raw.generation, preset) else None
+        options = replace(options if raw is None else raw.options, chat=bool(chat))
         if chat is not None:
-            options = await self._with_continuation(chat, options)
+            options = await self._with_continuation(chat, options, preset.continuation)
             options = replace(options, top_k=await self._supports_top_k(chat, options))
-            options = replace(options, tokenize=await self._tokenizer(chat, options))
+            options = replace(options, tokenize=await self._tokenizer(chat, options, preset.tokenize))
         options = _combine(options, chat, raw)
         if not options.chat and not options.completions:
             raise self._unusable()
@@ -124,15 +130,16 @@ class _Prober:
             problem = await try_call(check_scores(self._make_model(replace(options, score=True))))
             options = replace(options, score=problem == "")
         # Some servers report their window only after they have loaded the model.
-        loaded = await loaded_context(self._info.server, self._model, self._connection)
-        return replace(options, context=loaded or self._info.context or options.context)
+        loaded = await loaded_context(self.info.server, self.model, self.connection)
+        return replace(options, context=loaded or self.info.context or options.context)
 
     async def _try_endpoint(self, prompt: Prompt, options: ServerOptions) -> ProbeResult | None:
         """Return a generation with as many signals as possible, or None if the endpoint can't be used."""
         error: AskanceError | None = None
-        for candidate, kind in _candidates(options):
+        for changes, kind in _DEMANDS:
             if not isinstance(error, kind):
                 continue
+            candidate = replace(options, **changes)
             try:
                 result = await self._generate(prompt, candidate)
             except REFUSALS as failure:
@@ -140,7 +147,7 @@ class _Prober:
                 if status not in (_BROKEN, _ABSENT):
                     raise
                 error = failure
-                self._refusals.append(failure)
+                self.refusals.append(failure)
                 if status == _ABSENT:
                     break
             else:
@@ -151,100 +158,69 @@ class _Prober:
         return None
 
     def _make_model(self, options: ServerOptions) -> OpenaiModel:
-        return OpenaiModel(self._model, options, self._connection)
+        return OpenaiModel(self.model, options, self.connection)
 
     async def _generate(
-        self,
-        prompt: Prompt,
-        options: ServerOptions,
-        sampling: Sampling = _SAMPLING,
-        until: StopCondition | None = None,
+        self, prompt: Prompt, options: ServerOptions, sampling: Sampling = _SAMPLING
     ) -> ProbeResult:
         model = self._make_model(options)
         want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
-        generation, tokens = await generate_text(model, want, prompt, sampling, until)
+        generation, tokens = await generate_text(model, want, prompt, sampling)
         level = 1 + max((len(token.top) for token in tokens), default=-1)
         has_logprobs = all(token.logprob is not None for token in tokens)
         return ProbeResult(generation, level if has_logprobs else 0, model.options)
 
-    async def _with_continuation(self, chat: ProbeResult, options: ServerOptions) -> ServerOptions:
-        """Return the options with `continuation` and `running_usage` as the server supports them in chats.
-
-        The option `running_usage` is set if the server reports the usage even for a text that was cut.
-        """
-        beginning, expected = _split_in_half(chat.generation.text)
-        running = False
-        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != self._preset.continuation)
-        for way in ways if expected else ():
-            candidate = replace(options, continuation=way, running_usage=chat.options.running_usage)
-            prompt = Chat(CHAT.turns, (Span(beginning),))
-            result = await try_call(self._generate(prompt, candidate, until=_cut_after_two_words))
-            if result is None:
-                continue
-            running = result.generation.finish == "enough" and not result.generation.is_upper_bound
-            if result.generation.text.split()[:1] == [expected]:
-                return replace(result.options, continuation=way, running_usage=running)
-        return replace(options, continuation="0", running_usage=running)
-
-    async def _is_raw(self, raw: ProbeResult) -> bool:
-        """Return whether the server continued the raw prompt, rather than a chat that contains the prompt.
-
-        Servers that report no usage in a stream may report it in a response that is not streamed.
-        """
-        generation = raw.generation
-        if generation.text.startswith(_CONTINUATION):
-            return True
-        if not generation.is_upper_bound:
-            return generation.prompt_tokens <= _MAX_COUNTING_TOKENS
-        body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        response = await try_call(self._connection.fetch_json("/completions", body, self._timeout))
-        return bool(token_count(get_nested(response, "usage", "prompt_tokens"), _MAX_COUNTING_TOKENS))
+    async def _with_continuation(
+        self, chat: ProbeResult, options: ServerOptions, first: str
+    ) -> ServerOptions:
+        """Return the options with the way in which the server continues the beginning of an answer."""
+        words = re.findall(r"\s*\S+", chat.generation.text)
+        half = len(words) // 2
+        prompt = Chat(CHAT.turns, (Span("".join(words[:half])),))
+        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != first)
+        for way in ways if len(words) >= _MIN_WORDS else ():
+            result = await try_call(self._generate(prompt, replace(options, continuation=way)))
+            if result is not None and result.generation.text.split()[:1] == words[half].split():
+                return result.options
+        return options
 
     async def _supports_top_k(self, chat: ProbeResult, options: ServerOptions) -> bool:
         """Return whether a sample with top_k=1 at a high temperature equals the text at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
         hot = await try_call(self._generate(CHAT, replace(options, top_k=True), sampling))
-        if hot is None or not hot.options.top_k or not hot.generation.text.strip():
-            return False
-        return hot.generation.text == chat.generation.text
+        text = hot.generation.text if hot is not None and hot.options.top_k else ""
+        return bool(text.strip()) and text == chat.generation.text
 
-    async def _tokenizer(self, chat: ProbeResult, options: ServerOptions) -> Tokenizer:
+    async def _tokenizer(self, chat: ProbeResult, options: ServerOptions, usual: Tokenizer) -> Tokenizer:
         """Return the value of `tokenize`, which is "none" if the count differs from the reported usage."""
-        model = self._make_model(replace(options, tokenize=self._preset.tokenize))
-        if model.counts_exactly:
-            num_tokens = await try_call(model.count(CHAT))
-            if chat.generation.is_upper_bound or num_tokens != chat.generation.prompt_tokens:
-                return "none"
-        return self._preset.tokenize
+        model = self._make_model(replace(options, tokenize=usual))
+        if model.counts_exactly and (
+            chat.generation.is_upper_bound
+            or await try_call(model.count(CHAT)) != chat.generation.prompt_tokens
+        ):
+            return "none"
+        return usual
 
     def _unusable(self) -> AskanceError:
         """Return the error for an unusable model: the server lacks it, or refused the first request."""
-        models, errors = self._info.models, self._connection.errors
-        if models and self._model not in models and self._info.server not in SINGLE_MODEL_SERVERS:
+        models, errors = self.info.models, self.connection.errors
+        if models and self.model not in models and self.info.server not in SINGLE_MODEL_SERVERS:
             shown = ", ".join(map(errors.redact, models[:_MAX_NAMED_MODELS]))
             more = ", …" if len(models) > _MAX_NAMED_MODELS else ""
             return errors.spec_error(
                 f"does not have it, but {shown}{more}: write openai:{errors.redact(models[0])}"
-                f"@{self._connection.url}."
+                f"@{self.connection.url}."
             )
-        return self._refusals[0]
+        return self.refusals[0]
 
 
-def _candidates(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
-    """Return sets of options with decreasing demands, each with the type of error after which it is tried.
-
-    A set with the type `object` is tried in any case.
-    """
-    plain = replace(options, neutral=False, running_usage=False)
+def _is_raw(generation: Generation, preset: ServerOptions) -> bool:
+    """Return whether the server continued the raw prompt, rather than a chat that contains the prompt."""
+    if generation.text.startswith(_CONTINUATION):
+        return True
+    # Servers that report no usage in a stream are judged by their kind.
     return (
-        (replace(options, top_logprobs=20), object),
-        (replace(options, top_logprobs=20), ModelUnavailable),
-        (replace(plain, top_logprobs=20), RequestRefused),
-        (replace(options, top_logprobs=5), RequestRefused),
-        (replace(options, logprobs=True), RequestRefused),
-        (options, object),
-        (plain, RequestRefused),
-        (replace(plain, usage=False), RequestRefused),
+        preset.completions if generation.is_upper_bound else generation.prompt_tokens <= _MAX_COUNTING_TOKENS
     )
 
 
@@ -254,24 +230,15 @@ def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult 
     Methods may use any declared endpoint. An endpoint with fewer signals is left out if methods can continue
     a text without it.
     """
-    chats, raws = [chat] if chat else [], [raw] if raw else []
-    choices = [chats + raws, chats if options.continuation != "0" else [], raws]
-    levels = [min((result.signal_level for result in results), default=0) for results in choices]
-    level = max(levels)
-    best = choices[levels.index(level)]
+    if chat and raw and chat.signal_level < raw.signal_level:
+        chat = None
+    elif chat and raw and chat.signal_level > raw.signal_level and options.continuation != "0":
+        raw = None
+    level = min((result.signal_level for result in (chat, raw) if result), default=0)
     return replace(
         options,
-        chat=chat in best,
-        completions=raw in best,
+        chat=bool(chat),
+        completions=bool(raw),
         logprobs=level == 1,
         top_logprobs=max(0, level - 1),
     )
-
-
-def _split_in_half(text: str) -> tuple[str, str]:
-    """Return the first half of a text and the word that follows, or two empty strings for a short text."""
-    words = list(re.finditer(r"\S+", text))
-    if len(words) < _MIN_WORDS:
-        return "", ""
-    half = len(words) // 2
-    return text[: words[half - 1].end()], words[half][0]

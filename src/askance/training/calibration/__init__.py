@@ -1,1 +1,1 @@
-"""Calibration: find the threshold that leads to a wanted number of searches."""
+"""Calibration: choose the value of a method's parameter by trials on questions."""

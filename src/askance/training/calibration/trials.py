@@ -1,25 +1,28 @@
-"""Try one value of a parameter: let the method answer all questions with it, and count the searches."""
+"""Try one value of a parameter: let the method answer all questions with it, and measure the answers."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any
 
-from askance.ask import Engine
-from askance.core.answers import Answer, Usage
-from askance.core.concurrency import map_concurrent
-from askance.core.errors import LASTING, AskanceError
-from askance.core.parameters import method_spec, name_of
-from askance.core.trace import Trace
-from askance.core.types import Question
+import numpy as np
+from numpy.typing import NDArray
 
+from askance.ask import Engine, Result
+from askance.core.concurrency import map_concurrent
+from askance.core.errors import LASTING, AskanceError, InputError
+from askance.core.parameters import SearchParameter
+from askance.evaluation.datasets import Example
+from askance.evaluation.metrics.scoring import Scoring
+
+Numbers = NDArray[np.float64]
+Interval = tuple[float, float]
 OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of
 questions done, and the mean number of searches. The mean is None until all questions are done, and stays None
 if all of them failed."""
-JudgeAnswer = Callable[[int, Answer | None, Trace], float | None]
-"""A function from a question's index, its answer and its trace to a score; None if there is none."""
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,41 +36,34 @@ class TrialFailure:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of answering all questions with one value of the parameter.
+    """The measurements of the answers with one value of the parameter, a number for each question.
 
     Attributes:
-        usages: The usage of each question; None for a question that failed.
-        decisions: For each decision, the numbers that were compared with the value.
-        scores: The score of each question.
+        searches, tokens: The cost of each question; not a number if the question failed. Tokens are prompt
+            tokens and generated tokens. Cached tokens count too, because a value that is tried later finds
+            more prompt prefixes in the cache.
+        scores: The score of each question; not a number if it failed or the metric does not apply to it.
+        deciding: For each decision, the number whose comparison with the value decided.
     """
 
     value: float
-    usages: tuple[Usage | None, ...]
-    decisions: tuple[tuple[float, ...], ...]
-    scores: tuple[float | None, ...] = ()
+    searches: Numbers
+    tokens: Numbers
+    scores: Numbers
+    deciding: tuple[float, ...]
+
+    @property
+    def mean_searches(self) -> float:
+        """The mean number of searches of the questions that did not fail."""
+        return float(np.nanmean(self.searches))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedMethod:
-    """The part of a calibration's result that does not depend on its aim.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The value that a goal chose, with its 95 % interval, or none of them and the reason in `remark`."""
 
-    Attributes:
-        method: The repr of the method with all parameters, including the calibrated value if there is one.
-        title: The specification of the method, as tables show it.
-        failures: The failed questions, each with the value that was tried. A question that failed once is
-            left out of all means.
-        num_counted: The number of questions that count in all means.
-        remark: A remark about the result for the user; may be empty.
-    """
-
-    method_name: str
-    method: str
-    title: str
-    model: str
-    parameter: str
-    failures: tuple[TrialFailure, ...]
-    num_questions: int
-    num_counted: int
+    value: float | None
+    interval: Interval | None
     remark: str
 
 
@@ -76,102 +72,112 @@ class Trials:
     """Trials of several values of one parameter, with the same engine and the same questions.
 
     Attributes:
-        completed: The trials so far.
+        bounds: The range of the parameter, whose ends may be infinite.
+        scoring: The one metric to score answers by, if they are scored.
+        completed: The trials so far, in their order.
         failures: The failures of all trials.
     """
 
     engine: Engine
-    parameter: str
-    questions: Sequence[Question]
+    parameter: SearchParameter
+    bounds: tuple[float, float]
+    examples: Sequence[Example]
+    scoring: Scoring | None = None
     in_flight: int = 1
     on_progress: OnProgress = lambda trial, value, done, searches: None
-    judge: JudgeAnswer = lambda index, answer, trace: None
     completed: list[Trial] = field(default_factory=list, init=False)
     failures: list[TrialFailure] = field(default_factory=list, init=False)
 
-    async def run(self, number: int, value: float) -> None:
+    async def run(self, value: float) -> None:
         """Answer every question with the parameter at `value`, and keep the trial and its failures.
 
         A failed question does not stop the other questions.
         """
-        changed: dict[str, Any] = {self.parameter: value}
         method: Any = self.engine.method
-        engine = replace(self.engine, method=replace(method, **changed))
-        attempts = [_Attempt(question) for question in self.questions]
-        done = 0
-        async with aclosing(
-            map_concurrent(attempts, lambda attempt: _ask(engine, attempt), self.in_flight)
-        ) as finishing:
-            self.on_progress(number, value, done, None)
+        engine = replace(self.engine, method=replace(method, **{self.parameter.name: value}))
+        number, results = len(self.completed) + 1, dict[str, Result]()
+        questions, done, errors = [example.question for example in self.examples], 0, dict[str, str]()
+        self.on_progress(number, value, done, None)
+        async with aclosing(map_concurrent(questions, engine.answer, self.in_flight)) as finishing:
             async for outcomes in finishing:
-                for outcome in outcomes:
-                    if outcome.error is not None:
-                        raise outcome.error
+                for each in outcomes:
+                    if isinstance(each.error, AskanceError) and not isinstance(each.error, LASTING):
+                        errors[each.item.id] = str(each.error)
+                    elif each.error is not None:
+                        raise each.error
+                    elif each.result is not None:
+                        results[each.item.id] = each.result
                 done += len(outcomes)
-                if done < len(attempts):
+                if done < len(questions):
                     self.on_progress(number, value, done, None)
-        counts = [attempt.usage.searches for attempt in attempts if attempt.usage is not None]
-        self.on_progress(number, value, done, fmean(counts) if counts else None)
         self.failures += (
-            TrialFailure(attempt.question.id, value, attempt.error)
-            for attempt in attempts
-            if attempt.error is not None
+            TrialFailure(each.id, value, errors[each.id]) for each in questions if each.id in errors
         )
-        decisions = [
-            tuple(word.value for word in decision.words)
-            for attempt in attempts
-            for decision in attempt.trace.decisions
-            if decision.threshold == value
-        ]
-        usages = tuple(attempt.usage for attempt in attempts)
-        scores = (self.judge(index, attempt.answer, attempt.trace) for index, attempt in enumerate(attempts))
-        self.completed.append(Trial(value, usages, tuple(decisions), tuple(scores)))
+        trial = self._trial(value, results)
+        self.completed.append(trial)
+        self.on_progress(number, value, done, trial.mean_searches if results else None)
 
-    def answered(self) -> list[int]:
-        """Return the indices of the questions that never failed, so that all means cover the same questions.
+    def _trial(self, value: float, results: dict[str, Result]) -> Trial:
+        rows, decided, decisive = [], list[float](), min if self.parameter.rises else max
+        for example in self.examples:
+            result = results.get(example.question.id)
+            if result is None:
+                rows.append((math.nan, math.nan, math.nan))
+                continue
+            usage, score = result.usage, None
+            if self.scoring is not None:
+                (score,) = self.scoring.judge(example, result.answer, result.trace.events)["scores"].values()
+            tokens = usage.prompt_tokens + usage.generated_tokens
+            rows.append((usage.searches, tokens, math.nan if score is None else score))
+            decisions = (each for each in result.trace.decisions if each.threshold == value)
+            decided += (decisive(word.value for word in each.words) for each in decisions if each.words)
+        searches, tokens, scores = np.array(rows, dtype=np.float64).T
+        return Trial(value, searches, tokens, scores, tuple(decided))
+
+    def comparable(self) -> list[Trial]:
+        """Return the trials with ascending values, over the questions that count in all of them.
+
+        A question that failed in one trial counts in none, so that all means cover the same questions. If
+        answers are scored, a question must also have a score.
 
         Raises:
             AskanceError: Every question failed.
+            InputError: The metric applies to none of the questions.
         """
-        by_question = zip(*(trial.usages for trial in self.completed), strict=True)
-        answered = [index for index, usages in enumerate(by_question) if None not in usages]
-        if not answered:
+        counted = ~np.isnan([trial.searches for trial in self.completed]).any(axis=0)
+        if not counted.any():
             first = self.failures[0]
             raise AskanceError(
                 f"no question was answered with every value tried; the first failure, {first.question_id}: "
                 f"{first.error}"
             )
-        return answered
-
-    def description(self, value: float | None) -> dict[str, Any]:
-        """Return the fields of `CalibratedMethod` that don't depend on the aim, for a calibrated value."""
-        method: Any = self.engine.method
-        changed: dict[str, Any] = {} if value is None else {self.parameter: value}
-        return {
-            "method_name": name_of(type(method)),
-            "method": str(method_spec(replace(method, **changed), is_whole=True)),
-            "title": name_of(type(method)),
-            "model": self.engine.models["answer"].name,
-            "parameter": self.parameter,
-            "failures": tuple(self.failures),
-            "num_questions": len(self.questions),
-        }
-
-
-async def _ask(engine: Engine, attempt: "_Attempt") -> None:
-    try:
-        result = await engine.answer(attempt.question, trace=attempt.trace)
-        attempt.answer, attempt.usage = result.answer, result.usage
-    except LASTING:
-        raise
-    except AskanceError as error:
-        attempt.error = str(error)
+        if self.scoring is not None:
+            counted &= ~np.isnan(self.completed[0].scores)
+            if not counted.any():
+                (metric,) = self.scoring.names
+                raise InputError(f"metric {metric!r} applies to none of the questions: choose another one.")
+        return [
+            Trial(
+                trial.value,
+                trial.searches[counted],
+                trial.tokens[counted],
+                trial.scores[counted],
+                trial.deciding,
+            )
+            for trial in sorted(self.completed, key=lambda trial: trial.value)
+        ]
 
 
-@dataclass(slots=True)
-class _Attempt:
-    question: Question
-    trace: Trace = field(default_factory=Trace)
-    answer: Answer | None = None
-    usage: Usage | None = None
-    error: str | None = None
+def resampled_means(numbers: Numbers, seed: int) -> Numbers:
+    """Return bootstrap means over questions, with the same questions drawn for every value of the parameter.
+
+    Args:
+        numbers: A number for each value and question: shape [values, questions].
+
+    Returns:
+        The means of each resample: shape [values, resamples].
+    """
+    random = np.random.Generator(np.random.Philox(seed % 2**64))
+    drawn = random.integers(numbers.shape[1], size=(_RESAMPLES, numbers.shape[1]))
+    means: Numbers = numbers[:, drawn].mean(axis=2)
+    return means

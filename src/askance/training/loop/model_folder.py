@@ -7,7 +7,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from askance.core.errors import InputError
-from askance.models.converting import atomic_folder
+from askance.models.bundled import atomic_folder
 
 
 @contextmanager

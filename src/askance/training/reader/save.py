@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from askance.models.local.reader_note import ReaderNote, write_note
+from askance.models.local.model_files import ReaderNote, write_note
 from askance.training.loop.model_card import render_card
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus

@@ -14,13 +14,12 @@ from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import PLAIN
-from askance.models.bundled import BUNDLED, BUNDLED_BASE, READER, torch_folder
-from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
+from askance.models.bundled import BUNDLED, BUNDLED_BASE, READER
+from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter, torch_folder
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import chat_template_digest
-from askance.models.local.model_files import adapter_fingerprint
-from askance.models.local.reader_note import ReaderNote
+from askance.models.local.model_files import ReaderNote, adapter_fingerprint
 from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
 from askance.training.loop.model_card import write_card
 from askance.training.loop.model_folder import check_free, model_folder

@@ -14,7 +14,7 @@ from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.types import Hit, Role
 from askance.evaluation.run.result_file import open_results, work_through
-from askance.methods.selfrag.prompts import SEPARATORS
+from askance.methods.selfrag.prompts import SEPARATOR
 from askance.methods.selfrag.scoring import (
     Scorer,
     critics,
@@ -101,7 +101,7 @@ class Annotator:
 
 def _without_task(row: SelfRagRow) -> str:
     """Return what is asked, without the task instruction before it."""
-    return row.input.strip() or row.instruction.rpartition(SEPARATORS["training"])[2].strip()
+    return row.input.strip() or row.instruction.rpartition(SEPARATOR)[2].strip()
 
 
 @dataclass(slots=True)

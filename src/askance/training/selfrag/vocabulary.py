@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from askance.methods.selfrag.tokens import ALL_TOKENS
-from askance.models.hf.control_tokens import add_control_tokens
+from askance.models.hf.adapter import add_control_tokens
 
 
 @dataclass(frozen=True, slots=True)
