@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from askance.core.filters import FieldValue
 from askance.retrieval.index.formats.fields import author_field
@@ -18,6 +18,7 @@ _UNTITLED = re.compile(
     re.IGNORECASE,
 )
 """Titles that programs write into a file when its author gives none."""
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,31 @@ class UnreadPart:
 
 
 Rows = Iterator[DocumentRow | UnreadPart]
+
+
+def whole(row: DocumentRow) -> DocumentRow:
+    """Return a row with U+FFFD in place of each half of a character, which no index can store."""
+    fields = {
+        _mended(name): _mended(value) if isinstance(value, str) else value
+        for name, value in row.fields.items()
+    }
+    return replace(
+        row,
+        title=_mended(row.title),
+        text=_mended(row.text),
+        id=row.id and _mended(row.id),
+        sheet=_mended(row.sheet),
+        marks=tuple(replace(mark, section=_mended(mark.section)) for mark in row.marks),
+        fields=fields,
+    )
+
+
+def _mended(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _HALF_CHARACTER.sub("\ufffd", text)
+    return text
 
 
 class UnreadableFile(ValueError):

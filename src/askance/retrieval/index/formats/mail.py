@@ -145,4 +145,4 @@ def _header(message: EmailMessage, name: str) -> str:
         value = str(message.get(name) or "")
     except (ValueError, IndexError, AttributeError, TypeError):  # the parser of headers fails on some
         return ""
-    return " ".join(value.encode("utf-8", "replace").decode().split())
+    return " ".join(value.split())

@@ -66,7 +66,7 @@ def _pages(document: Any) -> Iterator[str]:
         text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
         num_characters += len(text)
         check_length(num_characters)
-        yield text.encode("utf-8", "replace").decode()
+        yield text
 
 
 def _bookmarks(document: Any) -> Iterator[tuple[int, str]]:

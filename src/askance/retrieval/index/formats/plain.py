@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import DocumentRow, Mark, Rows, check_size
-from askance.retrieval.index.formats.encodings import checked_encoding, decoded
+from askance.retrieval.index.formats.encodings import checked_encoding
 from askance.retrieval.index.formats.fields import author_field
 
 SOURCE_CODE = (
@@ -138,5 +138,4 @@ def _document(text: str, title: str, author: str, marks: list[Mark]) -> Document
 
 def _text(path: Path) -> str:
     check_size(path.stat().st_size)
-    checked_encoding(path)
-    return decoded(path.read_bytes())
+    return path.read_bytes().decode(checked_encoding(path), "replace")
