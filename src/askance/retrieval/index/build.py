@@ -87,7 +87,6 @@ def build_index(
             newer than this version, or was built with another analysis, chunking or encoder.
         ModelFailure: The encoder failed. The index is unchanged, but the next build uses the vectors made so
             far.
-        MissingExtra: The package that reads HTML files is not installed.
     """
     started = time.perf_counter()
     documents = read_documents(sources, leave_out=out, follow_links=follow_links)

@@ -23,15 +23,17 @@ _BLOCK_BYTES = 1 << 20
 _SAMPLE_BYTES = 1 << 16
 _UTF8 = "utf-8-sig"
 _DAMAGED_UTF8 = "utf_8_sig"
-"""The same codec under another name, under which `core.records` replaces wrong bytes instead of refusing them."""
+"""The same codec under another name, under which `core.records` replaces wrong bytes."""
 _CHARACTERS_PER_WRONG_BYTE = 5
 _BYTES_BEYOND_ASCII = bytes(range(0x80, 0x100))
 _MARKS = {
     codecs.BOM_UTF8: _UTF8,
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
+    re.escape(codecs.BOM_UTF32_LE): "utf-32",
+    re.escape(codecs.BOM_UTF32_BE): "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
+    rb"(?:[^\0]\0){4}": "utf-16-le",
+    rb"(?:\0[^\0]){4}": "utf-16-be",
 }
 _ENCODINGS = (
     "cp1252 iso8859_15 mac_roman cp1250 iso8859_2 cp1251 koi8_r iso8859_5 cp1253 cp1254 cp1255 cp1256 "
@@ -50,7 +52,7 @@ _BROADER = {
 _FOR_TEXT = re.compile("big5|cp|euc|gb|hz|iso|johab|koi8|mac|shift|tis|utf")
 _LETTER = re.compile(rb"[a-zA-Z0-9]")
 _MIN_BYTES = 32
-"""With fewer bytes beyond ASCII, several encodings of other scripts fit, unless the language is recognised."""
+"""With fewer bytes beyond ASCII, several encodings fit, unless the language is recognised."""
 _MAX_COMPARED = 4_000
 _ODD = re.compile("[\x80-\x9f\uff61-\uff9f\ue000-\uf8ff\ufffd]")
 """Controls, half-width Katakana, and characters that have no meaning."""
@@ -64,9 +66,9 @@ _LATIN_LETTERS = {
     "cp1257": ("ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž"),
     "mac_roman": _WEST,
 }
-"""The letters beyond ASCII of languages, by encoding, the most common encoding first: German, French, Spanish,
-Italian, Portuguese, Nordic, Dutch, Icelandic, Catalan, Estonian; Turkish; Polish, Czech, Slovak, Hungarian,
-Croatian, Romanian; Lithuanian, Latvian, Estonian."""
+"""The letters beyond ASCII of languages, by encoding, the most common encoding first: German, French,
+Spanish, Italian, Portuguese, Nordic, Dutch, Icelandic, Catalan, Estonian; Turkish; Polish, Czech, Slovak,
+Hungarian, Croatian, Romanian; Lithuanian, Latvian, Estonian."""
 _BEYOND_ASCII = re.compile(r"([a-zA-Z]?)([^\x00-\x7f])")
 _SIGNS = "\u00a0\u00ad’‘“”«»‹›…–—·®™©°²³ªºµ"
 """Characters that stand directly after a letter in ordinary text, and are no letters of a language."""
@@ -80,8 +82,9 @@ def open_bytes(path: Path) -> BinaryIO:
 def checked_encoding(path: Path) -> str:
     """Return the encoding of a text file, which is read once or twice for this, in bounded memory.
 
-    A byte order mark decides. A file without one is UTF-8 if it is valid UTF-8, or has few wrong bytes. Between
-    encodings of Latin letters, the letters of the languages decide, and charset-normalizer between all others.
+    A byte order mark decides. A file without one is UTF-8 if it is valid UTF-8, or has few wrong bytes.
+    Between encodings of Latin letters, the letters of the languages decide, and charset-normalizer between
+    all others.
 
     Raises:
         UnreadableFile: The file is binary, has a line that is too long, unpacks to far more bytes than it
@@ -118,7 +121,7 @@ def decoded(content: bytes, declared: str = "") -> str:
     """
     if marked := _marked(content):
         return content.decode(marked, "replace")
-    encoding = _declared(declared, content)
+    encoding = _declared(declared)
     if not (encoding and re.search(b"[\0\x1b]", content)):  # UTF-16 and ISO 2022 are valid UTF-8 as well
         with suppress(UnicodeDecodeError):
             return content.decode()
@@ -174,17 +177,14 @@ def _is_decoded(decoder: codecs.IncrementalDecoder, block: bytes, is_end: bool =
 
 
 def _marked(content: bytes) -> str:
-    """Return the encoding of the byte order mark, or an empty string without one."""
-    return next((name for mark, name in _MARKS.items() if content.startswith(mark)), "")
+    """Return the encoding that a byte order mark or four Latin characters in UTF-16 show, or nothing."""
+    return next((name for mark, name in _MARKS.items() if re.match(mark, content, re.DOTALL)), "")
 
 
-def _declared(name: str, content: bytes) -> str:
+def _declared(name: str) -> str:
     """Return the encoding that browsers use for a declared one, or an empty string if it is unknown."""
     with suppress(LookupError, ValueError):
         known = codecs.lookup(name).name
-        if known == "utf-16":  # without a byte order mark
-            is_big_endian = content[:_SAMPLE_BYTES:2].count(0) > content[1:_SAMPLE_BYTES:2].count(0)
-            return "utf-16-be" if is_big_endian else "utf-16-le"
         return _BROADER.get(known, known if _FOR_TEXT.match(known) else "")
     return ""
 
