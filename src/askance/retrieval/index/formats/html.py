@@ -209,7 +209,7 @@ class _Visible(HTMLParser):
         self._pieces, self._links = list[str](), list[str]()
         self._regions = list[_Region]()
         self._tables, self._spans = [_Table()], (1, 1)
-        self._is_heading = self._is_title = self._is_pre = self._is_link = False
+        self._is_cell = self._is_heading = self._is_title = self._is_pre = self._is_link = False
         self._script = dict[int, int]()
         self._num_repeated = 0
 
@@ -243,7 +243,7 @@ class _Visible(HTMLParser):
             self._script = _SCRIPTS[tag]
         elif tag in ("td", "th"):
             self._end_cell()
-            self._spans = _span(given, "colspan"), _span(given, "rowspan")
+            self._spans, self._is_cell = (_span(given, "colspan"), _span(given, "rowspan")), True
         elif tag == "tr":
             self._end_row()
         elif tag == "table":
@@ -262,7 +262,7 @@ class _Visible(HTMLParser):
         elif tag in _SCRIPTS:
             self._script = {}
         elif tag in ("td", "th"):
-            self._end_cell(is_closed=True)
+            self._end_cell()
         elif tag == "tr":
             self._end_row()
         elif tag == "table" and len(self._tables) > 1:
@@ -330,12 +330,12 @@ class _Visible(HTMLParser):
         else:
             self.end_block()
 
-    def _end_cell(self, *, is_closed: bool = False) -> None:
-        """Append a cell. One that was not closed, as HTML permits, is a cell if it has text."""
+    def _end_cell(self) -> None:
+        """Append the open cell, or the text outside of all cells as one."""
         cell, self._pieces = " ".join("".join(self._pieces).split()), []
-        if is_closed or cell:
+        if self._is_cell or cell:
             self._tables[-1].cells.append((cell, *self._spans))
-            self._spans = 1, 1
+        self._spans, self._is_cell = (1, 1), False
 
     def _end_row(self) -> None:
         """Append a row, in which a cell is repeated for each column and row that it spans."""
