@@ -76,9 +76,8 @@ def test_a_page_of_nothing_but_navigation_or_with_navigation_that_never_ends_is_
 
 def test_a_page_has_a_title_an_author_and_sections(read):
     names = '<meta name=author content="Ada"><meta property="og:title" content="Locks">'
-    row = read(
-        f"<head>{names}<title>Locks | Site</title></head><header><h1>Log</h1></header>{LONG}<h2>Tolls</h2>{LONG}"
-    )
+    head = f"<head>{names}<title>Locks | Site</title></head>"
+    row = read(f"{head}<header><h1>Log</h1></header>{LONG}<h2>Tolls</h2>{LONG}")
     assert (row.title, row.fields) == ("Locks", {"author": "Ada"})
     assert [mark.section for mark in row.marks] == ["Log", "Tolls"]
 

@@ -223,7 +223,7 @@ def test_rich_text_is_decoded_and_has_headings_and_rows(tmp_path):
     path = tmp_path / "a.rtf"
     path.write_bytes(content)
     (row,) = rows(path)
-    assert (row.title, row.text) == ("Payload", "Payload\n\nZürich, €5 М\nG1 | 4 kg\n\nEnd Note.")
+    assert (row.title, row.text) == ("Payload", "Payload\n\nZürich, €5 М\nG1 | 4 kg\n\nEnd\n\nNote.")
     path.write_bytes(b"{\\rtf1" + b"{" * 10_000)
     with pytest.raises(UnreadableFile, match="5,000 groups"):
         rows(path)
@@ -240,6 +240,30 @@ def test_a_group_of_rich_text_ends_what_it_began_and_keeps_the_text_before_it(tm
     assert (row.title, row.fields) == ("Manual", {"author": "Ada"})
     assert row.text == "1 Payload\n\nbefore, between, after"
     assert sections(row) == [(0, "1 Payload", "1 Pay")]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (rb"\uc0 \u55357 \u56960 Launch", "🚀Launch"),
+        (rb"Sun \u-10179?\u-8576? and \u-10179? or \u56960?!", "Sun 🚀 and \ufffd or \ufffd!"),
+        (rb"\cell \u55357?\cell\row\pard End", " | \ufffd\n\nEnd"),
+        (rb"One{\shp{\*\shpinst{\sp{\sn n}{\sv v}}{\shptxt Box\par of 2\par}}{\shprslt no}} two.\par Three",
+         "One two.\n\nBox\n\nof 2\n\nThree"),
+        (rb"One{\*\do\dptxbx{\dptxbxtext Box}} two", "One two\n\nBox"),
+        (rb"One{\footnote{\super 1} A {\b note}.} two{\*\footnote B} ends", "One two ends\n\n1 A note.\n\nB"),
+        (rb"One{\shp{\*\shpinst{\shptxt Box", "One\n\nBox"),
+        (rb"{\upr{no}{\*\ud{K\u246?ln}}} ends", "Köln ends"),
+        (rb"{\field{\*\fldinst PAGE}{\*\fldrslt 7}} of {\field{\*\fldinst X}{\fldrslt{\b 9}}}", "7 of 9"),
+        (rb"{\listtext 1.\tab}Rent{\xe index}{\*\unknown gone}", "1.\tRent"),
+        (rb"{\mmath{\*\moMath{\mf{\mfPr{\mtype lin}}{\mnum{\mr a}}}}}=b", "a=b"),
+        (rb"{\object\objemb{\*\objdata 0102}{\result A table}}", "A table"),
+    ],
+)  # fmt: skip
+def test_what_a_person_sees_of_rich_text_is_kept(tmp_path, written, text):
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi{\info{\title \u55357?}}" + written + rb"\par}")
+    (row,) = rows(tmp_path / "a.rtf")
+    assert (row.title, row.text) == ("\ufffd", text)
 
 
 def test_the_title_of_rich_text_is_collected_from_its_pieces(tmp_path):
