@@ -1,5 +1,6 @@
 """Office files, books, RTF and mail, written here byte by byte: text, tables, headings, pages and bounds."""
 
+import base64
 import gzip
 import zipfile
 from email.message import EmailMessage
@@ -320,6 +321,65 @@ def test_the_headers_of_mail_are_bounded(tmp_path):
     (row,) = rows(tmp_path / "a.eml")
     assert row.text.startswith("To: ada@example.org, ada@example.org")
     assert row.text.endswith("Straße")
+
+
+def part(kind, content, *headers):
+    return "\n".join([f"Content-Type: {kind}", *headers, "", content])
+
+
+def multipart(kind, *parts):
+    inner = "".join(f"--={kind}\n{each}\n" for each in parts)
+    return part(f'multipart/{kind}; boundary="={kind}"', f"{inner}--={kind}--")
+
+
+ATTACHED = 'Content-Disposition: attachment; filename="{}"'
+BASE64 = "Content-Transfer-Encoding: base64"
+PICTURE = part("image/png", "AAAA", BASE64, "Content-Disposition: inline")
+FLOWED = "text/plain; format=flowed"
+FILE = part("text/csv", "a,b", ATTACHED.format("a.txt"))
+UNNAMED = part("text/plain", "Two", "Content-Disposition: attachment")
+SIGNED = f"{ATTACHED.format('b.eml')}\n" + multipart("signed", part("text/plain", "Two"))
+
+
+def encoded(text, encoding):
+    return base64.b64encode(text.encode(encoding)).decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (multipart("mixed", part("text/plain", "One"), PICTURE, part("text/plain", "Two")), "One\n\nTwo"),
+        (multipart("related", part("text/html", "<p>One"), PICTURE), "One"),
+        (multipart("alternative", part("text/plain", "One"), part("text/html", "No")), "One"),
+        (multipart("alternative", part("text/plain", " "), part("text/html", "One")), "One"),
+        (multipart("alternative", part("text/plain", "One"), multipart("mixed", part("text/html", "No"), FILE)),
+         "One\n\na,b"),
+        (multipart("mixed", part("text/plain", "One"), SIGNED), "One\n\nTwo"),
+        (multipart("mixed", part("text/plain", "One"), UNNAMED), "One\n\nTwo"),
+        (part("text/plain; charset=utf-16le", encoded("Zürich", "utf-16-le"), BASE64), "Zürich"),
+        (part("text/plain; charset=utf-16", encoded("Москва", "utf-16"), BASE64), "Москва"),
+        (part("text/plain; charset=iso-2022-jp", "\x1b$BEl5~\x1b(B"), "東京"),
+        (part("text/plain; charset=koi8-r", encoded("Привет", "koi8-r"), BASE64), "Привет"),
+        (part("text/plain; charset=iso-8859-1", encoded("“9 €”", "cp1252"), BASE64), "“9 €”"),
+        (part("text/plain; charset=us-ascii", encoded("Zürich", "utf-8"), BASE64), "Zürich"),
+        (part("text/html; charset=cp1251", encoded("<meta charset=cp1252>Мир", "cp1251"), BASE64), "Мир"),
+        (part(FLOWED, "The keel \nis laid.\n From \n> it \n> came.\n-- \nAda"),
+         "The keel is laid.\nFrom \n> it came.\n-- \nAda"),
+        (part(f"{FLOWED}; delsp=yes", "The ke \nel."), "The keel."),
+    ],
+)  # fmt: skip
+def test_what_a_person_sees_of_a_message_is_read(tmp_path, content, text):
+    (tmp_path / "a.eml").write_bytes(b"Subject: Gr\xc3\xbc\xc3\x9fe\n" + content.encode())
+    (row,) = rows(tmp_path / "a.eml")
+    assert (row.title, row.text) == ("Grüße", text)
+
+
+def test_the_attachments_of_a_message_beyond_a_bound_are_counted(tmp_path):
+    parts = (part("text/plain", f"word{n}", ATTACHED.format(f"a{n}.txt")) for n in range(5_000))
+    (tmp_path / "a.eml").write_text("Subject: x\n" + multipart("mixed", *parts))
+    row, unread = rows(tmp_path / "a.eml")
+    assert row.text.endswith("word999")
+    assert unread.name == "a1000.txt and the attachments after it, 4,000 in all"
 
 
 def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):

@@ -86,10 +86,14 @@ def read_html(path: Path) -> Rows:
     yield row
 
 
-def decoded_page(content: bytes) -> str:
-    """Return a page as text, in UTF-8 or in the encoding that it declares or that is recognised."""
-    declared = _DECLARED.search(content[:_HEAD_BYTES])
-    return decoded(content, declared[1].decode("ascii") if declared else "")
+def decoded_page(content: bytes, declared: str = "") -> str:
+    """Return a page as text, in UTF-8 or in the encoding that is declared or recognised.
+
+    Args:
+        declared: The encoding that the message declares in which the page was sent.
+    """
+    found = _DECLARED.search(content[:_HEAD_BYTES])
+    return decoded(content, declared or (found[1].decode("ascii") if found else ""))
 
 
 def add_page(text: TextBuilder, page: str) -> None:
