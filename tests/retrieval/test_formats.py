@@ -57,7 +57,11 @@ def pdf(*pages, title=""):
             " /Resources << /Font << /F1 3 0 R >> >> >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
-    objects.append(f"<< /Title ({title}) >>")
+    return pdf_of(*objects, f"<< /Title ({title}) >>")
+
+
+def pdf_of(*objects):
+    """Write a PDF of these objects: the catalogue first, the properties last."""
     content, places = "%PDF-1.4\n", []
     for number, each in enumerate(objects, start=1):
         places.append(len(content))
@@ -67,6 +71,20 @@ def pdf(*pages, title=""):
     content += f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n"
     content += f"<< /Size {size} /Root 1 0 R /Info {len(objects)} 0 R >>\nstartxref\n{start}\n%%EOF\n"
     return content.encode()
+
+
+def page_of(stream, font, annotations="", form="", *more):
+    """Write a PDF of one page with a font, which is object 3, and further objects from number 6 on."""
+    return pdf_of(
+        f"<< /Type /Catalog /Pages 2 0 R {form} >>",
+        "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+        f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {font} >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents 5 0 R"
+        f" /Resources << /Font << /F1 3 0 R >> >> /Annots [{annotations}] >>",
+        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        *more,
+        "<< >>",
+    )
 
 
 def test_plain_text_stays_as_it_is(tmp_path):
@@ -228,6 +246,46 @@ def test_lines_of_a_pdf_end_as_those_of_other_texts_and_parted_words_are_whole(t
         written(tmp_path / "a.pdf", pdf("The Rhine has been naviga-\nble for a\nlong time"))
     )
     assert text.rstrip() == "The Rhine has been navigable for a\nlong time"
+
+
+def test_the_values_of_a_form_and_the_notes_on_a_page_of_a_pdf_follow_its_text(tmp_path):
+    states = "/AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"
+    box = "/Type /Annot /Rect [0 0 9 9] /P 4 0 R /Subtype"
+    fields = [
+        f"<< {box} /Widget /FT /Tx /T (f[0]) /TU (Boat) /V (Amaranth) >>",
+        f"<< {box} /Widget /FT /Tx /T (owner) /V <FEFF004F00640069006C0065D83DDE80> >>",
+        f"<< {box} /Widget /FT /Tx /T (secret) /Ff 8192 /V (no) >>",
+        f"<< {box} /Widget /FT /Tx /T (empty) >>",
+        f"<< {box} /Widget /FT /Ch /Ff 131072 /T (port) /Opt [(Whitby) (no)] /V (Whitby) >>",
+        f"<< {box} /Widget /FT /Btn /T (insured) /V /Yes /AS /Yes {states} >>",
+        f"<< {box} /Widget /FT /Btn /T (no) /V /Off /AS /Off {states} >>",
+    ]
+    notes = [
+        f"<< {box} /Text /Contents (A note.) >>",
+        f"<< {box} /Popup /Contents (no) >>",
+        f"<< {box} /Text /F 2 /Contents (no) >>",
+        f"<< {box} /FreeText /Contents (Typed\\rhere) >>",
+    ]
+    numbers = [f"{number} 0 R" for number in range(6, 6 + len(fields + notes))]
+    form = f"/AcroForm << /Fields [{' '.join(numbers[: len(fields)])}] >>"
+    stream = "BT /F1 12 Tf 20 200 Td (Form) Tj ET"
+    content = page_of(stream, "", " ".join(numbers), form, *fields, *notes)
+    _, text = title_and_text(written(tmp_path / "a.pdf", content))
+    values = ["Boat: Amaranth", "owner: Odile🚀", "port: Whitby", "insured: ticked"]
+    assert text.splitlines() == ["Form", *values, "A note.", "Typed", "here"]
+
+
+def test_the_letters_of_an_arabic_ligature_are_in_order(tmp_path):
+    letters = ["0643", "0627", "0631", "062A", "0634", "06440627", "0627"]  # as they stand from left to right
+    mapped = "".join(f"<{97 + number:x}> <{letter}>\n" for number, letter in enumerate(letters))
+    to_unicode = (
+        "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange\n"
+        f"{len(letters)} beginbfchar\n{mapped}endbfchar endcmap end"
+    )
+    stream = "BT /F1 12 Tf 20 200 Td (abcdefg) Tj ET"
+    cmap = f"<< /Length {len(to_unicode)} >>\nstream\n{to_unicode}\nendstream"
+    content = page_of(stream, "/ToUnicode 6 0 R", "", "", cmap)
+    assert title_and_text(written(tmp_path / "a.pdf", content))[1] == "الاشتراك"
 
 
 def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
