@@ -1,11 +1,13 @@
 import base64
+import json
+import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from askance.retrieval.index import formats
-from askance.retrieval.index.formats import UnreadableFile
+from askance.retrieval.index.formats import UnreadableFile, content
 from askance.retrieval.index.formats import pdf as pdf_reader
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
@@ -320,3 +322,39 @@ def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only()
 def test_an_unusable_pdf_says_why(tmp_path, content, reason):
     with pytest.raises(UnreadableFile, match=reason):
         title_and_text(written(tmp_path / "a.pdf", content))
+
+
+def test_a_notebook_has_its_headings_code_and_text_but_no_pictures(tmp_path):
+    picture = "data:image/png;base64," + "iVBOR" * 1_000
+    outputs = [
+        {"output_type": "stream", "text": ["1\n", "\x1b[31m2\x1b[0m\n"]},
+        {"output_type": "display_data", "data": {"image/png": "iVBOR", "text/plain": "<Figure>"}},
+        {"output_type": "execute_result", "data": {"text/markdown": "**Sum**", "text/plain": "no"}},
+        {"output_type": "error", "ename": "KeyError", "evalue": "'x'", "traceback": ["no"]},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# Tides\n", f"The moon. ![a]({picture})\n"], "attachments": {}},
+        {"cell_type": "code", "source": "# no heading\n'''\n```\n'''", "outputs": outputs},
+        {"cell_type": "markdown", "source": "## Locks"},
+    ]
+    written(tmp_path / "a.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
+    (row,) = formats.read_file(tmp_path / "a.ipynb")
+    assert (row.title, [mark.section for mark in row.marks]) == ("Tides", ["Tides", "Locks"])
+    assert re.findall(r"\w+.*", row.text) == [
+        "Tides", "The moon. ![a]()", "no heading", "1", "2", "Figure>", "Sum**", "KeyError: 'x'", "Locks"
+    ]  # fmt: skip
+    old = [{"cell_type": "heading", "level": 2, "source": "Old"}, {"cell_type": "code", "input": "x"}]
+    written(tmp_path / "a.ipynb", json.dumps({"worksheets": [{"cells": old}]}))
+    assert title_and_text(tmp_path / "a.ipynb") == ("Old", "## Old\n\n```\nx\n```")
+    for bad in ("", "{", "[]", '{"cells": 7}', '{"cells": [7]}', '{"cells": [{}]}', "[" * 100_000):
+        with pytest.raises(UnreadableFile, match="no notebook"):
+            title_and_text(written(tmp_path / "a.ipynb", bad))
+
+
+def test_halves_of_characters_are_replaced_in_all_that_a_row_has():
+    def row(half):
+        marks, fields = (content.Mark(0, 1, half),), {half: half, "n": 7}
+        return formats.DocumentRow(f"a{half}", f"{half}b", f"i{half}", 1, f"s{half}", marks, fields)
+
+    assert content.whole(row("\ud800")) == content.whole(row("\udc00")) == row("\ufffd")
+    assert content.whole(formats.DocumentRow("a", "b")) == formats.DocumentRow("a", "b")

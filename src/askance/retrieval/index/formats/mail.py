@@ -1,6 +1,6 @@
 """The reader of mail."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from email.message import Message
 from email.parser import BytesParser
@@ -71,29 +71,61 @@ class _BoundedHeaders(Compat32):
 _PARSER = BytesParser(policy=_BoundedHeaders())
 
 
-class _Reader:
+class MessageBuilder:
+    """The text of a message and its attachments, and what of them could not be read."""
+
     def __init__(self, read_file: ReadFile) -> None:
         self.text = TextBuilder()
-        self._unread = list[UnreadPart]()
+        self.unread = list[UnreadPart]()
         self._read_file = read_file
         self._num_attachments, self._first_beyond = 0, ""
 
-    def add(self, message: Message, depth: int) -> None:
-        """Append a message with its attachments."""
-        names = _HEADERS
+    def begin(self, headers: Mapping[str, str], depth: int) -> None:
+        """Append the headers of a message. The subject of an attached message names its section."""
         if depth > 1:
-            self.text.section(_header(message, "Subject") or "attached message", page=0)
-            names = ("Subject", *_HEADERS)
-        headers = [f"{name}: {value}" for name in names if (value := _header(message, name))]
-        self.text.paragraph("\n".join(headers))
-        self._add_content(message, depth)
+            self.text.section(headers["Subject"] or "attached message", page=0)
+        shown = (f"{name}: {value}" for name, value in headers.items() if name != "Subject" or depth > 1)
+        self.text.paragraph("\n".join(line for line in shown if not line.endswith(": ")))
+
+    def can_read(self, name: str, depth: int = 0) -> bool:
+        """Return whether a further attachment can be read, and count it. Messages have a depth."""
+        self._num_attachments += 1
+        if depth == MAX_DEPTH:
+            self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
+        if self._num_attachments == MAX_ATTACHMENTS + 1:
+            self._first_beyond = name
+        return depth < MAX_DEPTH and self._num_attachments <= MAX_ATTACHMENTS
 
     def all_unread(self) -> Iterator[UnreadPart]:
         """Yield what was not read, with the attachments beyond the bound as one."""
-        yield from self._unread
+        yield from self.unread
         if num_beyond := max(0, self._num_attachments - MAX_ATTACHMENTS):
             name = f"{self._first_beyond} and the attachments after it, {num_beyond:,} in all"
             yield UnreadPart(name, f"up to {MAX_ATTACHMENTS:,} attachments are read")
+
+    def attach(self, name: str, content: bytes) -> None:
+        """Append the text of an attachment, or keep the reason why there is none."""
+        with TemporaryDirectory(prefix="askance-mail-") as folder:
+            # The name in the message may hold slashes or be too long, and only its end says what it is.
+            path = Path(folder, "attachment" + "".join(Path(name).suffixes[-2:])[-20:].replace("\0", ""))
+            path.write_bytes(content)
+            try:
+                for row in self._read_file(path):
+                    if isinstance(row, DocumentRow):
+                        self.text.append(row, name)
+                    else:
+                        self.unread.append(row)
+            except UnreadableFile as error:
+                self.unread.append(UnreadPart(name, str(error)))
+            except DocumentError as error:
+                self.unread.append(UnreadPart(name, str(error).replace(str(path), name)))
+
+
+class _Reader(MessageBuilder):
+    def add(self, message: Message, depth: int) -> None:
+        """Append a message with its attachments."""
+        self.begin({name: _header(message, name) for name in ("Subject", *_HEADERS)}, depth)
+        self._add_content(message, depth)
 
     def _add_content(self, message: Message, depth: int) -> None:
         attachments = list[Message]()
@@ -118,40 +150,19 @@ class _Reader:
             self.text.paragraph(_plain_text(part))
 
     def _add_attachment(self, part: Message, depth: int) -> None:
-        self._num_attachments += 1
-        if self._num_attachments > MAX_ATTACHMENTS + 1:
-            return
         kind, inner = part.get_content_type(), _inner_parts(part)
         name = _unencoded("Subject", part.get_filename() or "")[-_MAX_NAME_CHARACTERS:]
-        name = name or f"attachment {self._num_attachments}{guess_extension(kind) or ''}"
+        name = name or f"attachment{guess_extension(kind) or ''}"
         is_mail_file = Path(name).suffix.lower() == ".eml"
-        if self._num_attachments > MAX_ATTACHMENTS:
-            self._first_beyond = name
-        elif depth == MAX_DEPTH and (inner or is_mail_file):
-            self._unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
-        elif inner and kind.startswith("multipart/"):
+        if not self.can_read(name, depth if inner or is_mail_file else 0):
+            return
+        if inner and kind.startswith("multipart/"):
             self.text.section(name, page=0)
             self._add_content(part, depth + 1)
         elif inner or is_mail_file:
             self.add(inner[0] if inner else _PARSER.parsebytes(_content(part)), depth + 1)
         else:
-            self._attach(name, part)
-
-    def _attach(self, name: str, part: Message) -> None:
-        with TemporaryDirectory(prefix="askance-mail-") as folder:
-            # The name in the message may hold slashes or be too long, and only its end says what it is.
-            path = Path(folder, "attachment" + "".join(Path(name).suffixes[-2:])[-20:].replace("\0", ""))
-            path.write_bytes(_content(part))
-            try:
-                for row in self._read_file(path):
-                    if isinstance(row, DocumentRow):
-                        self.text.append(row, name)
-                    else:
-                        self._unread.append(row)
-            except UnreadableFile as error:
-                self._unread.append(UnreadPart(name, str(error)))
-            except DocumentError as error:
-                self._unread.append(UnreadPart(name, str(error).replace(str(path), name)))
+            self.attach(name, _content(part))
 
 
 def _inner_parts(part: Message) -> list[Message]:
