@@ -33,7 +33,9 @@ def read_msg(path: Path, read_file: ReadFile) -> Rows:
             reader = _Reader(file, read_file)
             reader.add("", 1)
             yield reader.text.document(reader.property("", _SUBJECT), reader.property("", _SENDER))
-    except (olefile.OleFileError, IndexError, ValueError) as error:
+    except (OSError, IndexError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise UnreadableFile(f"no message of Outlook that can be read ({error})") from error
     yield from reader.all_unread()
 
