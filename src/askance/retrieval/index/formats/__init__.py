@@ -19,8 +19,10 @@ from askance.retrieval.index.formats.content import (
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
 from askance.retrieval.index.formats.html import read_epub, read_html
 from askance.retrieval.index.formats.mail import read_mail
+from askance.retrieval.index.formats.notebooks import read_notebook
 from askance.retrieval.index.formats.office import read_docx, read_pptx
 from askance.retrieval.index.formats.opendocument import read_ods, read_odt
+from askance.retrieval.index.formats.outlook import read_msg
 from askance.retrieval.index.formats.pdf import read_pdf
 from askance.retrieval.index.formats.plain import (
     MARKUP,
@@ -52,6 +54,10 @@ def _read_mail(path: Path) -> Rows:
     return read_mail(path, read_file)
 
 
+def _read_msg(path: Path) -> Rows:
+    return read_msg(path, read_file)
+
+
 READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".pdf": read_pdf,
     **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
@@ -63,7 +69,9 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".epub": read_epub,
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
     **dict.fromkeys((".md", ".markdown"), read_markdown),
+    ".ipynb": read_notebook,
     ".eml": _read_mail,
+    ".msg": _read_msg,
     **dict.fromkeys((".jsonl", ".ndjson"), read_jsonl),
     ".json": read_json,
     **dict.fromkeys((".csv", ".tsv"), read_table),

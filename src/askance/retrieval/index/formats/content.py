@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from askance.core.filters import FieldValue
 from askance.retrieval.index.formats.fields import author_field
@@ -18,6 +18,7 @@ _UNTITLED = re.compile(
     re.IGNORECASE,
 )
 """Titles that programs write into a file when its author gives none."""
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,31 @@ class UnreadPart:
 
 
 Rows = Iterator[DocumentRow | UnreadPart]
+
+
+def whole(row: DocumentRow) -> DocumentRow:
+    """Return a row with U+FFFD in place of each half of a character, which no index can store."""
+    fields = {
+        _mended(name): _mended(value) if isinstance(value, str) else value
+        for name, value in row.fields.items()
+    }
+    return replace(
+        row,
+        title=_mended(row.title),
+        text=_mended(row.text),
+        id=row.id and _mended(row.id),
+        sheet=_mended(row.sheet),
+        marks=tuple(replace(mark, section=_mended(mark.section)) for mark in row.marks),
+        fields=fields,
+    )
+
+
+def _mended(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _HALF_CHARACTER.sub("\ufffd", text)
+    return text
 
 
 class UnreadableFile(ValueError):
@@ -135,9 +161,14 @@ class TextBuilder:
         self._append(text.strip(), "\n\n")
 
     def row(self, cells: Iterable[str]) -> None:
-        """Append a row of a table as one line, with its cells separated by " | "."""
-        line = " | ".join(" ".join(cell.split()) for cell in cells)
-        self._append(line.strip(" |"), "\n")
+        """Append a row of a table as one line, with its cells separated by " | ".
+
+        Empty cells are kept, so that cells stand under the names of their columns, but not at the end.
+        """
+        texts = [" ".join(cell.split()) for cell in cells]
+        while texts and not texts[-1]:
+            texts.pop()
+        self._append(" | ".join(texts), "\n")
 
     def append(self, row: DocumentRow, name: str) -> None:
         """Append the text of another document, such as an attachment, with `name` before its sections."""

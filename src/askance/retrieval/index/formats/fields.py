@@ -56,7 +56,7 @@ def row_fields(columns: Field) -> dict[str, FieldValue]:
 
 def author_field(author: str | None) -> dict[str, FieldValue]:
     """Return the field of a document's author, or no field if the document does not state one."""
-    name = " ".join((author or "").encode("utf-8", "replace").decode().split())
+    name = " ".join((author or "").split())
     return {"author": name[:MAX_FIELD_CHARACTERS]} if name else {}
 
 

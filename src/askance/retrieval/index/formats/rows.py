@@ -175,5 +175,5 @@ def _leaves(value: Any, path: str) -> Iterator[str]:
         items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
         for key, each in items:
             yield from _leaves(each, f"{path}.{key}" if path else f"{key}")
-    elif shown := _shown(value).encode("utf-8", "replace").decode():
+    elif shown := _shown(value):
         yield f"{path}: {shown}" if path else shown
