@@ -24,6 +24,7 @@ from typing import Any, Self
 from askance.core.errors import InputError, ParameterError
 from askance.core.notes import note
 from askance.retrieval.index.formats import DocumentRow, Rows, UnreadableFile, UnreadPart, read_file
+from askance.retrieval.index.formats.content import whole
 
 _BATCH_CHARACTERS = 100_000
 _ROW_CHARACTERS = 200
@@ -205,9 +206,10 @@ def _take(paths: Queue[str]) -> None:
 
 
 def _rows_or_reason(path: Path) -> Rows:
-    """Yield the rows of a file, and turn whatever a reader raises into an `UnreadableFile`."""
+    """Yield the rows of a file of whole characters, and turn what a reader raises into `UnreadableFile`."""
     try:
-        yield from read_file(path)
+        for row in read_file(path):
+            yield whole(row) if isinstance(row, DocumentRow) else row
     except (UnreadableFile, MemoryError):
         raise
     except OSError as error:

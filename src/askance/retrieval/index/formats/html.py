@@ -139,7 +139,7 @@ def read_epub(path: Path) -> Rows:
                 chapters |= _chapter_names(package, joined(folder, member))
         spine = [members.get(given.get("idref", "")) for given in package.attributes(paths[0], "itemref")]
         text = TextBuilder()
-        for member in filter(None, spine):
+        for member in filter(None, dict.fromkeys(spine)):  # a chapter has one place in a book
             if (name := joined(folder, member)) in package:
                 if name in chapters:
                     text.section(chapters[name])
