@@ -357,7 +357,7 @@ FILES: dict[str, tuple[Callable[[], bytes | str], str]] = {
     "twice.txt.gz": (lambda: gzip.compress(gzip.compress(f"{WORD} words".encode())), "skipped"),
     "broken.txt.gz": (lambda: gzip.compress(f"{WORD} words".encode())[:-9], "skipped"),
     "cells.ipynb": (
-        lambda: json.dumps({"cells": [{"cell_type": "code", "source": WORD + N * "["}] * 3}),
+        lambda: json.dumps({"cells": [{"cell_type": "code", "source": WORD + "[" * N}]}),
         WORD,
     ),
 }
