@@ -135,9 +135,14 @@ class TextBuilder:
         self._append(text.strip(), "\n\n")
 
     def row(self, cells: Iterable[str]) -> None:
-        """Append a row of a table as one line, with its cells separated by " | "."""
-        line = " | ".join(" ".join(cell.split()) for cell in cells)
-        self._append(line.strip(" |"), "\n")
+        """Append a row of a table as one line, with its cells separated by " | ".
+
+        Empty cells are kept, so that cells stand under the names of their columns, but not at the end.
+        """
+        texts = [" ".join(cell.split()) for cell in cells]
+        while texts and not texts[-1]:
+            texts.pop()
+        self._append(" | ".join(texts), "\n")
 
     def append(self, row: DocumentRow, name: str) -> None:
         """Append the text of another document, such as an attachment, with `name` before its sections."""

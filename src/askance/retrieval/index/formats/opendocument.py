@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import MAX_TEXT_CHARACTERS, Rows, TextBuilder, UnreadableFile
 from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package, whole_number
-from askance.retrieval.index.formats.tables import MAX_COLUMNS, SheetCells, sheets_as_documents
+from askance.retrieval.index.formats.spreadsheets import SheetCells, sheets_as_documents
+from askance.retrieval.index.formats.tables import MAX_COLUMNS, TableRow
 
 _MAX_SPACES = 100
 _MAX_ROWS = 1 << 20
@@ -65,10 +66,10 @@ def read_ods(path: Path) -> Rows:
     """
     num_missing = Counter[str]()
 
-    def rows_of(blocks: Iterator[_Block]) -> Iterator[tuple[int, list[str]]]:
+    def rows_of(blocks: Iterator[_Block]) -> Iterator[TableRow]:
         for block in blocks:
             num_missing[block.table] += block.num_missing
-            yield block.number, block.texts
+            yield TableRow(block.number, block.texts)
 
     with _opened(path) as package:
         title, author = _title_and_author(package)

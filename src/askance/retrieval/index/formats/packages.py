@@ -66,6 +66,10 @@ class Package:
     def __contains__(self, name: str) -> bool:
         return name in self.archive.NameToInfo
 
+    def num_bytes(self, name: str) -> int:
+        """Return the unpacked size of a member, or 0 if there is none."""
+        return self.archive.NameToInfo[name].file_size if name in self else 0
+
     def read(self, name: str) -> bytes:
         """Return the content of a member.
 
