@@ -94,8 +94,9 @@ def workbook(path, sheet, strings="", styles="", sheets=("Models",), **more):
     one = f'<Relationship Id="{{}}" Type="{kinds}/{{}}" Target="{{}}"/>'
     targets = "".join(one.format(f"r{name}", "worksheet", "worksheets/s.xml") for name in sheets)
     targets += one.format("a", "sharedStrings", "sharedStrings.xml") + one.format("b", "styles", "styles.xml")
+    main = one.format("m", "officeDocument", "xl/workbook.xml")
     members = {
-        "_rels/.rels": f"<Relationships>{one.format('m', 'officeDocument', 'xl/workbook.xml')}</Relationships>",
+        "_rels/.rels": f"<Relationships>{main}</Relationships>",
         "xl/workbook.xml": f"<workbook {space} {REL}><sheets>{names}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f"<Relationships>{targets}</Relationships>",
         "xl/worksheets/s.xml": f"<worksheet {space}>{sheet}</worksheet>",

@@ -25,6 +25,7 @@ from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS
 from askance.retrieval.index.formats.packages import Package, open_package, whole_number
 from askance.retrieval.index.formats.tables import (
     MAX_COLUMNS,
+    MAX_REPEATED_CHARACTERS,
     TableRow,
     check_columns,
     rest_as_document,
@@ -42,8 +43,8 @@ MAX_DENSE_BYTES = 128_000_000
 """The largest XML of a sheet that python-calamine reads."""
 MAX_MERGED = 100_000
 """How many merged cells of a sheet are repeated."""
-MAX_REPEATED_CHARACTERS = 200
-"""The longest text of a merged cell that is repeated in each row and column that it spans."""
+MAX_ACTIVE = 1_000
+"""How many merged cells of a row are repeated."""
 _HEAD_BYTES = 10_000
 _SECONDS_PER_DAY = 86_400
 _BUILT_IN = {
@@ -61,7 +62,7 @@ _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^<>]*?\bref="([A-Z0-9:]{1,21})"')
 _FORMULA = rb"<(?:\w+:)?c\s([^<>]*)>\s*<(?:\w+:)?f[\s/>]"
 _PERCENT = rb"<(?:\w+:)?c\s(?=[^<>]*\bs=[\"'](?:%s)[\"'])([^<>]*)>"
 _REFERENCE = re.compile(rb"\br=[\"']([A-Z]{1,3})(\d{1,7})[\"']")
-Merged = tuple[int, int, int, int]
+Place = tuple[int, int, int, int]
 """The first row and column and the last ones of a merged cell. Rows count from 1, columns from 0."""
 
 
@@ -209,42 +210,38 @@ class SheetCells:
 
 
 class MergedCells:
-    """The merged cells of a sheet, whose texts are repeated wherever a cell has other cells beside it."""
+    """The merged cells of a sheet, whose short texts are repeated in rows that have other cells.
 
-    def __init__(self, merged: Iterable[Merged] = ()) -> None:
-        self._waiting = sorted(merged, reverse=True)
-        self._active: list[tuple[Merged, str]] = []
-        self._num_characters = 0
+    This ends after many characters, as a few bytes of a file can stand for many cells.
+    """
 
-    def add(self, merged: Merged) -> None:
+    def __init__(self, places: Iterable[Place] = ()) -> None:
+        self._waiting = sorted(places, reverse=True)
+        self._active: list[tuple[Place, str]] = []
+        self._num_left = MAX_TEXT_CHARACTERS
+
+    def add(self, place: Place) -> None:
         """Add a merged cell that begins in the next row to be filled."""
-        self._waiting.append(merged)
+        self._waiting.append(place)
 
     def fill(self, row: TableRow) -> TableRow:
-        """Return the next row with the texts of merged cells in all of their columns and rows.
-
-        Raises:
-            UnreadableFile: The rows become too long.
-        """
+        """Return the next row with the texts of merged cells in all of their columns and rows."""
         self._active = [(place, text) for place, text in self._active if place[2] >= row.line]
         while self._waiting and self._waiting[-1][0] <= row.line:
             place = self._waiting.pop()
             text = row.cells[place[1]] if place[0] == row.line and place[1] < len(row.cells) else ""
-            if 0 < len(text) <= MAX_REPEATED_CHARACTERS:
+            if 0 < len(text) <= MAX_REPEATED_CHARACTERS and len(self._active) < MAX_ACTIVE:
                 self._active.append((place, text))
         filled = [column for column, cell in enumerate(row.cells) if cell] if self._active else []
-        if not filled:
-            return row
         cells = list(row.cells)
-        for (_, first, _, last), text in self._active:
-            if filled[0] < first or filled[-1] > last:
-                last = min(last, MAX_COLUMNS - 1)
+        for (start, first, _, last), text in self._active if filled else ():
+            last = min(last, MAX_COLUMNS - 1)
+            self._num_left -= (last + 1 - first) * (1 + len(text))
+            has_others = filled[0] < first or filled[-1] > last or (first > 0 and row.line == start)
+            if has_others and self._num_left > 0:
                 cells += [""] * (last + 1 - len(cells))
                 cells[first : last + 1] = [cell or text for cell in cells[first : last + 1]]
-                self._num_characters += (last + 1 - first) * len(text)
-        if self._num_characters > MAX_TABLE_CHARACTERS:
-            raise UnreadableFile(f"merged cells of more than {MAX_TABLE_CHARACTERS:,} characters")
-        return row._replace(cells=cells)
+        return row._replace(cells=cells) if filled else row
 
 
 class _Workbook:
@@ -338,12 +335,12 @@ class _Workbook:
             index = whole_number(value, -1)
             return self._strings[index] if 0 <= index < len(self._strings) else ""
         if kind == "b":
-            return _shown(value == "1")
+            return cell_text(value == "1")
         if kind == "n":
             with suppress(ValueError, OverflowError):
                 shows = self._kinds[style] if style < len(self._kinds) else ""
                 number = float(value)
-                return _percentage(number) if shows == "percent" else _shown(self._typed(number, shows))
+                return percentage(number) if shows == "percent" else cell_text(self._typed(number, shows))
         return "" if kind == "e" else value
 
     def _typed(self, number: float, shows: str) -> object:
@@ -368,10 +365,12 @@ def _rows_of(
     sheet: "CalamineSheet", cells: SheetCells, percentages: Mapping[int, list[int]]
 ) -> Iterator[TableRow]:
     for line, values in enumerate(sheet.iter_rows(), start=1):
-        texts = [value if isinstance(value, str) else _shown(value) for value in values]
+        texts = [value if isinstance(value, str) else cell_text(value) for value in values]
         for column in percentages.get(line, ()):
             value = values[column] if column < len(values) else ""
-            texts[column : column + 1] = [_percentage(value)] if isinstance(value, float) else [_shown(value)]
+            texts[column : column + 1] = (
+                [percentage(value)] if isinstance(value, float) else [cell_text(value)]
+            )
         yield TableRow(line, cells.row(texts))
 
 
@@ -385,7 +384,7 @@ def _places(pattern: bytes, xml: bytes) -> dict[int, list[int]]:
     return columns
 
 
-def _place(match: re.Match[str]) -> Merged:
+def _place(match: re.Match[str]) -> Place:
     return int(match[2]), _column(match[1]), int(match[4]), _column(match[3])
 
 
@@ -397,7 +396,7 @@ def _column(letters: str) -> int:
     return number - 1
 
 
-def _shown(value: object) -> str:
+def cell_text(value: object) -> str:
     """Return the value of a cell as text."""
     if isinstance(value, float):
         return f"{value:.15g}"  # as programs show it: not 0.30000000000000004
@@ -413,7 +412,8 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _percentage(value: float) -> str:
+def percentage(value: float) -> str:
+    """Return a fraction as a percentage."""
     return f"{100 * value:.15g}%"
 
 

@@ -27,6 +27,8 @@ from askance.retrieval.index.formats.fields import (
 MAX_ID_CHARACTERS = 512
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
+MAX_REPEATED_CHARACTERS = 200
+"""The longest text of a merged cell that is repeated in each row and column that it spans."""
 MAX_NAMED = 100
 """How many malformed rows of a file are named; the others are counted."""
 _DELIMITERS = ",;\t|"
