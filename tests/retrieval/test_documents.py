@@ -147,10 +147,11 @@ def test_a_path_that_does_not_exist_is_an_error_at_once(tmp_path):
         read_documents([tmp_path / "nowhere.txt"])
 
 
-def test_a_malformed_row_is_an_error(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n')
-    with pytest.raises(DocumentError, match=r"rows\.jsonl, line 2: "):
-        read(tmp_path)
+def test_a_malformed_row_is_skipped(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n{"text": "too"}\n')
+    documents, skipped = read(tmp_path)
+    assert [each.text for each in documents] == ["good", "too"]
+    assert "is no JSON" in skipped["rows.jsonl, line 2"]
 
 
 def test_a_file_reached_twice_is_read_once_and_the_index_itself_never(tmp_path):

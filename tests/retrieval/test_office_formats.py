@@ -89,14 +89,20 @@ def test_a_presentation_has_pages_and_notes(tmp_path):
 
 
 def workbook(path, sheet, strings="", styles="", sheets=("Models",), **more):
-    names = "".join(f'<sheet name="{name}" r:id="r{name}"/>' for name in sheets)
-    targets = "".join(f'<Relationship Id="r{name}" Target="worksheets/s.xml"/>' for name in sheets)
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    names = "".join(f'<sheet name="{name}" sheetId="1" r:id="r{name}"/>' for name in sheets)
+    one = f'<Relationship Id="{{}}" Type="{kinds}/{{}}" Target="{{}}"/>'
+    targets = "".join(one.format(f"r{name}", "worksheet", "worksheets/s.xml") for name in sheets)
+    targets += one.format("a", "sharedStrings", "sharedStrings.xml") + one.format("b", "styles", "styles.xml")
+    main = one.format("m", "officeDocument", "xl/workbook.xml")
     members = {
-        "xl/workbook.xml": f"<workbook {REL}>{names}</workbook>",
+        "_rels/.rels": f"<Relationships>{main}</Relationships>",
+        "xl/workbook.xml": f"<workbook {space} {REL}><sheets>{names}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f"<Relationships>{targets}</Relationships>",
-        "xl/worksheets/s.xml": f"<worksheet>{sheet}</worksheet>",
-        "xl/sharedStrings.xml": f"<sst>{strings}</sst>",
-        "xl/styles.xml": f"<styleSheet>{styles}</styleSheet>",
+        "xl/worksheets/s.xml": f"<worksheet {space}>{sheet}</worksheet>",
+        "xl/sharedStrings.xml": f"<sst {space}>{strings}</sst>",
+        "xl/styles.xml": f"<styleSheet {space}>{styles}</styleSheet>",
     }
     return package(path, members | more)
 
@@ -308,9 +314,9 @@ def test_mail_has_its_attachments_as_sections(tmp_path):
     assert row.title == "Grüße"
     assert row.text == "From: Ada <ada@example.org>\n\nRead this.\n\nSome page\nOther page"
     assert sections(row) == [(1, "b.pdf", "Some "), (2, "b.pdf", "Other")]
-    assert [each.name for each in unread] == ["photo.png", "../rows.jsonl"]
+    assert [each.name for each in unread] == ["photo.png", "line 1"]
     assert unread[0].reason == "unknown kind of file (.png)"
-    assert "../rows.jsonl, line 1: is no JSON" in unread[1].reason
+    assert "is no JSON" in unread[1].reason
 
 
 def test_the_headers_of_mail_are_bounded(tmp_path):

@@ -33,9 +33,10 @@ from askance.retrieval.index.formats.plain import (
     read_markup,
     read_plain,
 )
-from askance.retrieval.index.formats.rows import MAX_ID_CHARACTERS, read_json, read_jsonl, read_table
+from askance.retrieval.index.formats.rows import read_json, read_jsonl
 from askance.retrieval.index.formats.rtf import read_rtf
-from askance.retrieval.index.formats.tables import read_xlsx
+from askance.retrieval.index.formats.spreadsheets import read_xls, read_xlsx
+from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS, read_table
 
 __all__ = [
     "MAX_ID_CHARACTERS",
@@ -63,6 +64,7 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx"), read_pptx),
     **dict.fromkeys((".xlsx", ".xlsm"), read_xlsx),
+    ".xls": read_xls,
     **dict.fromkeys((".odt", ".odp"), read_odt),
     ".ods": read_ods,
     ".rtf": read_rtf,

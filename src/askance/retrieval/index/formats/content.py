@@ -171,12 +171,16 @@ class TextBuilder:
         self._append(" | ".join(texts), "\n")
 
     def append(self, row: DocumentRow, name: str) -> None:
-        """Append the text of another document, such as an attachment, with `name` before its sections."""
+        """Append the text of another document, such as an attachment, with `name` before its sections.
+
+        A document without name begins in the section before it.
+        """
         start = self._length + (len("\n\n") if self._blocks else 0)
         if not self._append(row.text.strip(), "\n\n"):
             return
         cut = len(row.text) - len(row.text.lstrip())
-        self._marks.append(Mark(start, 0, name))
+        if name:
+            self._marks.append(Mark(start, 0, name))
         for mark in row.marks:
             section = ", ".join(filter(None, (name, mark.section)))
             self._marks.append(Mark(start + max(0, mark.start - cut), mark.page, section))
