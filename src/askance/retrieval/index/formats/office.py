@@ -16,7 +16,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.equations import Equations, lowered, raised
-from askance.retrieval.index.formats.html import decoded_page, visible_text
+from askance.retrieval.index.formats.html import add_page, decoded_page
 from askance.retrieval.index.formats.numbering import Numbering, ParagraphStyle, bases_of
 from askance.retrieval.index.formats.packages import Attributes, Package, open_package, whole_number
 from askance.retrieval.index.formats.rtf import read_rtf
@@ -259,7 +259,7 @@ class _Story:
         try:
             content = self._package.read(member)
             if kind in (".html", ".htm", ".xhtml"):
-                self._text.append(visible_text(decoded_page(content)), "")
+                add_page(self._text, decoded_page(content))
             elif kind == ".txt":
                 self._text.paragraph(decoded(content))
             elif kind in self._chunks:
