@@ -260,6 +260,7 @@ def test_a_group_of_rich_text_ends_what_it_began_and_keeps_the_text_before_it(tm
         (rb"One{\*\do\dptxbx{\dptxbxtext Box}} two", "One two\n\nBox"),
         (rb"One{\footnote{\super 1} A {\b note}.} two{\*\footnote B} ends", "One two ends\n\n1 A note.\n\nB"),
         (rb"One{\shp{\*\shpinst{\shptxt Box", "One\n\nBox"),
+        (rb"One{\pict\bin4 }}{{} two", "One two"),
         (rb"{\upr{no}{\*\ud{K\u246?ln}}} ends", "Köln ends"),
         (rb"{\field{\*\fldinst PAGE}{\*\fldrslt 7}} of {\field{\*\fldinst X}{\fldrslt{\b 9}}}", "7 of 9"),
         (rb"{\listtext 1.\tab}Rent{\xe index}{\*\unknown gone}", "1.\tRent"),

@@ -17,7 +17,8 @@ from askance.retrieval.index.formats.content import (
     check_size,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
-from askance.retrieval.index.formats.html import read_epub, read_html
+from askance.retrieval.index.formats.epub import read_epub
+from askance.retrieval.index.formats.html import read_html
 from askance.retrieval.index.formats.mail import read_mail
 from askance.retrieval.index.formats.notebooks import read_notebook
 from askance.retrieval.index.formats.office import read_docx, read_pptx

@@ -70,19 +70,13 @@ Rows = Iterator[DocumentRow | UnreadPart]
 
 def whole(row: DocumentRow) -> DocumentRow:
     """Return a row with U+FFFD in place of each half of a character, which no index can store."""
+    marks = tuple(replace(mark, section=_mended(mark.section)) for mark in row.marks)
     fields = {
         _mended(name): _mended(value) if isinstance(value, str) else value
         for name, value in row.fields.items()
     }
-    return replace(
-        row,
-        title=_mended(row.title),
-        text=_mended(row.text),
-        id=row.id and _mended(row.id),
-        sheet=_mended(row.sheet),
-        marks=tuple(replace(mark, section=_mended(mark.section)) for mark in row.marks),
-        fields=fields,
-    )
+    title, text, sheet, id = map(_mended, (row.title, row.text, row.sheet, row.id or ""))
+    return replace(row, title=title, text=text, sheet=sheet, id=id or row.id, marks=marks, fields=fields)
 
 
 def _mended(text: str) -> str:

@@ -30,6 +30,7 @@ MAX_HEADER_CHARACTERS = 50_000
 MAX_CONTENT_HEADER_CHARACTERS = 2_000
 """What is read of a header about a part's content, which is parsed several times."""
 _MAX_NAME_CHARACTERS = 255
+_TEXTS = ("text/plain", "text/html")
 _HEADERS = ("From", "To", "Cc", "Date")
 ReadFile = Callable[[Path], Rows]
 
@@ -144,10 +145,14 @@ class _Reader(MessageBuilder):
                     attachments.append(each)
                 elif kind != "multipart/related" or each.get_content_maintype() != "image":
                     self._add_text(each, attachments, is_shown and shown in (None, each))
-        elif is_shown and kind == "text/html":
-            add_page(self.text, decoded_page(_content(part), _charset(part)))
-        elif is_shown and kind == "text/plain":
-            self.text.paragraph(_plain_text(part))
+        elif is_shown and kind in _TEXTS:
+            try:
+                if kind == "text/html":
+                    add_page(self.text, decoded_page(_content(part), _charset(part)))
+                else:
+                    self.text.paragraph(_plain_text(part))
+            except UnreadableFile as error:
+                self.unread.append(UnreadPart("the text of the message", str(error)))
 
     def _add_attachment(self, part: Message, depth: int) -> None:
         kind, inner = part.get_content_type(), _inner_parts(part)
@@ -170,13 +175,14 @@ def _inner_parts(part: Message) -> list[Message]:
 
 
 def _is_attachment(part: Message) -> bool:
-    is_named = bool(part.get_filename()) or part.get_content_disposition() == "attachment"
-    return is_named or part.get_content_type() == "message/rfc822"
+    kind = part.get_content_type()
+    is_file = kind == "message/rfc822" or bool(part.get_filename() and kind not in _TEXTS)
+    return is_file or part.get_content_disposition() == "attachment"
 
 
 def _shown_alternative(parts: list[Message]) -> Message | None:
     """Return the alternative that has plain text or else HTML."""
-    for kind in ("text/plain", "text/html"):
+    for kind in _TEXTS:
         for part in parts:
             if any(leaf.get_content_type() == kind and _content(leaf).strip() for leaf in part.walk()):
                 return part

@@ -45,9 +45,11 @@ def read_rtf(path: Path) -> Rows:
     content = path.read_bytes()
     if not content.lstrip().startswith(b"{\\rtf"):
         raise UnreadableFile("damaged, or no RTF")
-    reader = _Reader()
-    for token in _TOKEN.finditer(content):
+    reader, position = _Reader(), 0
+    while token := _TOKEN.search(content, position):
         reader.process(token)
+        num_raw_bytes = int(token[2] or 0) if token[1] == b"bin" else 0
+        position = token.end() + max(0, num_raw_bytes)
     reader.end()
     title, author = (whole_characters("".join(reader.info[name])) for name in (b"title", b"author"))
     yield reader.text.document(title, author)
