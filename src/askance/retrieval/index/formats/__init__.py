@@ -17,6 +17,7 @@ from askance.retrieval.index.formats.content import (
     check_size,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
+from askance.retrieval.index.formats.excel import read_xls, read_xlsx
 from askance.retrieval.index.formats.html import read_epub, read_html
 from askance.retrieval.index.formats.mail import read_mail
 from askance.retrieval.index.formats.office import read_docx, read_pptx
@@ -33,7 +34,6 @@ from askance.retrieval.index.formats.plain import (
 )
 from askance.retrieval.index.formats.rows import read_json, read_jsonl
 from askance.retrieval.index.formats.rtf import read_rtf
-from askance.retrieval.index.formats.spreadsheets import read_xls, read_xlsx
 from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS, read_table
 
 __all__ = [
