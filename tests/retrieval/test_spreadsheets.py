@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.retrieval.test_office_formats import rows, workbook
 
-from askance.retrieval.index.formats import UnreadableFile, UnreadPart, spreadsheets
+from askance.retrieval.index.formats import UnreadableFile, UnreadPart, excel, spreadsheets
 
 STYLES = (
     '<numFmts><numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="hh:mm AM/PM"/>'
@@ -35,11 +35,11 @@ def texts(path, *sheet_rows, dimension="A1:H9", after=""):
     ]
 
 
-@pytest.fixture(params=["calamine", "stream", "too large"])
+@pytest.fixture(params=["A1:H9", "", "A1:XFD1048576"])
 def dimension(request, monkeypatch):
-    way = "_streamed_rows" if request.param == "calamine" else "_dense_rows"
-    monkeypatch.setattr(spreadsheets._Workbook, way, None)  # which must not be called
-    return {"calamine": "A1:H9", "stream": "", "too large": "A1:XFD1048576"}[request.param]
+    way = "_dense_rows" if "XFD" in request.param else "_streamed_rows"
+    monkeypatch.setattr(excel._Workbook, way, None)  # which must not be called
+    return request.param
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_merged_cells_are_bounded(tmp_path, monkeypatch):
     far = "".join(f'<row r="{number}"><c r="XFD{number}"><v>1</v></c></row>' for number in range(2, 10))
     merged = MERGED.format('<mergeCell ref="A1:XFC1048576"/>')
     (text,) = texts(tmp_path / "a.xlsx", row(1, "x" * 10) + far, after=merged)
-    assert [line.count("x") for line in text.splitlines()] == [10, *[163_830] * 2, *[0] * 6]
+    assert [line.count("x") for line in text.splitlines()] == [10, *[163_830] * 3, *[0] * 5]
 
 
 def test_formulas_without_saved_values_are_counted_in_the_same_way(tmp_path, dimension):
@@ -119,6 +119,12 @@ def test_formulas_without_saved_values_are_counted_in_the_same_way(tmp_path, dim
     found = rows(workbook(tmp_path / "a.xlsx", f"{dimensions}<sheetData>{sheet}</sheetData>"))
     assert [each.text for each in found[:2]] == ["c: 1", "c: 1"]
     assert found[2].reason.startswith("3 formulas without saved values")
+
+
+def test_a_far_cell_in_a_sheet_without_dimension_is_not_read_densely(tmp_path):
+    far = '<row r="1048576"><c r="XFD1048576"><v>7</v></c></row>'
+    (text,) = texts(tmp_path / "a.xlsx", row(1, 5) + far, dimension="")
+    assert (text[:2], text[-4:]) == ("5\n", " | 7")
 
 
 def test_what_calamine_refuses_is_read_as_a_stream(tmp_path, monkeypatch):

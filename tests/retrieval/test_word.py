@@ -140,17 +140,17 @@ SUM = '<m:naryPr><m:chr m:val="∑"/></m:naryPr>'
         (maths("oMath", sSub=f"<m:e>{A}</m:e><m:sub>{B}</m:sub>"), "a_(b)"),
         (maths("oMath", d=f"<m:dPr>{BRACKETS}</m:dPr><m:e>{A}</m:e><m:e>{B}</m:e>"), "[a|b)"),
         (maths("oMath", nary=f"{SUM}<m:sub>{A}</m:sub><m:sup>{TWO}</m:sup><m:e>{B}</m:e>"), "∑_(a)²b"),
-        (maths("oMath", m=f"<m:mr><m:e>{A}</m:e><m:e>{B}</m:e></m:mr>" * 2), "[a, b; a, b]"),
-        (maths("oMath", func=f"<m:fName>{letters('sin')}</m:fName><m:e>{A}</m:e>"), "sin(a)"),
+        (maths("oMath", m=f"<m:mr><m:e>{A}</m:e><m:e>{B}</m:e></m:mr>" * 2), "a b a b"),
     ],
 )  # fmt: skip
 def test_scripts_changes_and_equations_are_as_a_reader_sees_them(tmp_path, content, text):
     assert text_of(tmp_path / "a.docx", f"<w:p>{content}</w:p>") == text
 
 
-def test_deep_equations_are_written_in_a_row(tmp_path):
-    deep = "<m:e>" * 4_000 + A + "</m:e>" * 4_000
-    assert text_of(tmp_path / "a.docx", f"<w:p>{maths('oMath', rad=deep)}</w:p>") == "√(a)"
+def test_equations_are_nested_at_will(tmp_path):
+    deep = "<m:rad><m:e>" * 2_000 + A + "</m:e></m:rad>" * 2_000
+    expected = "√(" * 2_000 + "a" + ")" * 2_000
+    assert text_of(tmp_path / "a.docx", f"<w:p>{maths('oMath', r=deep)}</w:p>") == expected
 
 
 def test_the_text_of_a_box_is_a_paragraph_of_its_own_and_read_once(tmp_path):

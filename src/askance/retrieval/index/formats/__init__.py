@@ -18,6 +18,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
 from askance.retrieval.index.formats.epub import read_epub
+from askance.retrieval.index.formats.excel import read_xls, read_xlsx
 from askance.retrieval.index.formats.html import read_html
 from askance.retrieval.index.formats.mail import read_mail
 from askance.retrieval.index.formats.notebooks import read_notebook
@@ -36,7 +37,6 @@ from askance.retrieval.index.formats.plain import (
 )
 from askance.retrieval.index.formats.rows import read_json, read_jsonl
 from askance.retrieval.index.formats.rtf import read_rtf
-from askance.retrieval.index.formats.spreadsheets import read_xls, read_xlsx
 from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS, read_table
 
 __all__ = [

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field
 
 from askance.retrieval.index.formats.packages import Attributes
 
-_MAX_NESTED = 20
-"""The depth from which parts of equations are written one after the other."""
 _RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
 _LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 _ORDINALS = ("st", "nd", "rd", "th", "er", "re", "e", "ème", "ième")
-_PARTS = ("f", "num", "den", "rad", "deg", "e", "sup", "sub", "lim", "d", "nary", "m", "mr", "eqArr", "func")
+_PARTS = ("num", "den", "rad", "deg", "e", "sup", "sub", "d", "nary", "mr", "eqArr")
 
 
 def raised(text: str) -> str:
@@ -32,10 +30,10 @@ def _scripted(text: str, characters: dict[int, int], mark: str) -> str:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of an equation whose end is to come.
+    """An open part of an equation.
 
     Attributes:
-        start: The number of pieces of text before it.
+        start: The number of the piece of text for its opening sign.
         signs: The signs that the equation gives to it, by the names of their elements.
     """
 
@@ -50,7 +48,6 @@ class Equations:
 
     _parts: list[_Part] = field(default_factory=list)
     _num_equations: int = 0
-    _num_deeper: int = 0
 
     @property
     def are_open(self) -> bool:
@@ -61,52 +58,45 @@ class Equations:
         """Read the start of an element. `pieces` has the text of the paragraph so far."""
         if name == "oMath":
             self._num_equations += 1
-        elif not self._num_equations:
-            return
-        elif name in _PARTS and (self._num_deeper or len(self._parts) == _MAX_NESTED):
-            self._num_deeper += 1
-        elif name in _PARTS:
+        elif self.are_open and name in _PARTS:
             self._parts.append(_Part(name, len(pieces)))
-        elif self._parts and name in ("begChr", "endChr", "sepChr", "chr"):
+            pieces.append("")
+        elif self._parts:
             self._parts[-1].signs[name] = attributes.get("val", "")
 
     def end(self, name: str, pieces: list[str]) -> None:
-        """Read the end of an element, and replace the pieces of a part of an equation by its text."""
+        """Read the end of an element, and write the signs around a part of an equation."""
         if name == "oMath":
             self._num_equations -= 1
-        elif name == "naryPr" and self._parts and self._parts[-1].name == "nary":
+        elif self._parts and name == "naryPr":
             pieces.append(self._parts[-1].signs.get("chr", "∫"))
-        elif self._num_equations and name in _PARTS and self._num_deeper:
-            self._num_deeper -= 1
-        elif self._num_equations and name in _PARTS and self._parts:
+        elif self._parts and name == self._parts[-1].name:
             part = self._parts.pop()
             parent = self._parts[-1] if self._parts else _Part("", 0)
-            text = "".join(pieces[part.start :])
-            pieces[part.start :] = [_written(part, parent, text)]
+            opening, closing = _signs(part, parent, pieces)
+            pieces[part.start] = opening
+            pieces.append(closing)
 
 
-def _written(part: _Part, parent: _Part, text: str) -> str:
-    signs = part.signs
+def _signs(part: _Part, parent: _Part, pieces: list[str]) -> tuple[str, str]:
+    """Return the opening and the closing sign of a part. A script of one piece is written as characters."""
     match part.name, parent.name:
         case "num", _:
-            return f"({text})"
+            return "(", ")"
         case "den", _:
-            return f"/({text})"
-        case ("sup", _) | ("deg", _):
-            return raised(text)
-        case ("sub", _) | ("lim", _):
-            return lowered(text)
+            return "/(", ")"
         case "e", "rad":
-            return f"√({text})"
-        case "e", "func":
-            return f"({text})"
-        case "e", ("d" | "mr" | "eqArr"):
-            return text + {"d": parent.signs.get("sepChr", "|"), "mr": ", ", "eqArr": "; "}[parent.name]
+            return "√(", ")"
+        case "e", "d":
+            return "", parent.signs.get("sepChr", "|")
+        case "e", ("mr" | "eqArr"):
+            return "", " "
         case "d", _:
-            inside = text.removesuffix(signs.get("sepChr", "|"))
-            return signs.get("begChr", "(") + inside + signs.get("endChr", ")")
-        case "mr", _:
-            return text.removesuffix(", ") + "; "
-        case (("m" | "eqArr"), _):
-            return f"[{text.removesuffix('; ')}]"
-    return text
+            pieces[-1] = ""  # the separator after the last one
+            return part.signs.get("begChr", "("), part.signs.get("endChr", ")")
+        case (("sup" | "sub" | "deg"), _):
+            scripted, mark = (lowered, "_") if part.name == "sub" else (raised, "^")
+            if len(pieces) > part.start + 2:
+                return f"{mark}(", ")"
+            pieces[part.start + 1 :] = map(scripted, pieces[part.start + 1 :])
+    return "", ""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from askance.retrieval.index.formats.charts import chart_text
 from askance.retrieval.index.formats.content import (
     DocumentRow,
     Rows,
@@ -33,9 +33,7 @@ _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MAX_LEVEL = 9
 _LEVELS = [str(level) for level in range(_MAX_LEVEL)]
 _OUTLINED = "Heading1"
-_MERGED = ("vMerge", "hMerge")
 _SCRIPTS: Mapping[str, Callable[[str], str]] = {"0": str, "-": lowered}
-_CHART_PARTS = ("title", "tx", "cat", "xVal", "val", "yVal")
 _LEFT_OUT = {"Fallback", "del", "moveFrom", "pPrChange", "rPrChange"}
 """Alternatives for older programs, what tracked changes removed, and formats before these changes."""
 
@@ -56,10 +54,9 @@ def read_docx(path: Path, *, is_chunk: bool = False) -> Rows:
         text = TextBuilder()
         main = package.main_part("word/document.xml")
         styles = _Styles(package, package.part("styles", "word/styles.xml", main))
-        numbering = Numbering(
-            package, package.part("numbering", "word/numbering.xml", main), styles.paragraphs
-        )
-        story, title = _Story(package, text, numbering, _CHUNKS if not is_chunk else {}), ""
+        lists = package.part("numbering", "word/numbering.xml", main)
+        story = _Story(package, text, Numbering(package, lists, styles.paragraphs), is_chunk)
+        title = ""
         for style, paragraph in story.blocks(main):
             title = title or (paragraph if style in styles.titles else "")
             text.block(paragraph, is_heading=style in styles.headings)
@@ -155,15 +152,10 @@ class _Story:
     """
 
     def __init__(
-        self,
-        package: Package,
-        text: TextBuilder,
-        numbering: Numbering | None = None,
-        chunks: Mapping[str, Callable[[Path], Rows]] | None = None,
+        self, package: Package, text: TextBuilder, numbering: Numbering | None = None, is_chunk: bool = False
     ) -> None:
-        self._chunks = chunks or {}
         self.unread: list[UnreadPart] = []
-        self._package, self._text, self._numbering = package, text, numbering
+        self._package, self._text, self._numbering, self._is_chunk = package, text, numbering, is_chunk
         self._paragraphs = [_Paragraph()]
         self._equations, self._table = Equations(), _Table(text)
         self._script: Callable[[str], str] = str
@@ -262,19 +254,22 @@ class _Story:
                 add_page(self._text, decoded_page(content))
             elif kind == ".txt":
                 self._text.paragraph(decoded(content))
-            elif kind in self._chunks:
-                with TemporaryDirectory(prefix="askance-part-") as folder:
-                    path = Path(folder, f"part{kind}")
-                    path.write_bytes(content)
-                    for row in self._chunks[kind](path):
-                        if isinstance(row, DocumentRow):
-                            self._text.append(row, "")
-                        else:
-                            self.unread.append(row)
+            elif kind not in (".docx", ".rtf") or (kind == ".docx" and self._is_chunk):
+                raise UnreadableFile(f"unknown kind of file, or nested too deep ({kind})")
             else:
-                raise UnreadableFile(f"unknown kind of file ({kind})")
+                self._add_file(content, kind)
         except UnreadableFile as error:
             self.unread.append(UnreadPart(member or "a document inside", str(error)))
+
+    def _add_file(self, content: bytes, kind: str) -> None:
+        with TemporaryDirectory(prefix="askance-part-") as folder:
+            path = Path(folder, f"part{kind}")
+            path.write_bytes(content)
+            for row in read_rtf(path) if kind == ".rtf" else read_docx(path, is_chunk=True):
+                if isinstance(row, DocumentRow):
+                    self._text.append(row, "")
+                else:
+                    self.unread.append(row)
 
 
 class _Table:
@@ -300,7 +295,7 @@ class _Table:
         elif self.depth > 1:
             return
         elif name == "tc":
-            self._is_below, self._is_beside = (attributes.get(each, "0") in ("1", "true") for each in _MERGED)
+            self._is_below, self._is_beside = "vMerge" in attributes, "hMerge" in attributes
         elif name == "vMerge":
             self._is_below = value == "continue"
         elif name == "gridSpan":
@@ -328,53 +323,3 @@ class _Table:
         else:
             self._text.row(self._cells if self._num_cells > 1 else dict.fromkeys(self._cells))
             self._above, self._cells, self._num_cells = self._cells, [], 0
-
-
-def chart_text(package: Package, member: str, text: TextBuilder) -> None:
-    """Append the titles of a chart, and its values as a table with the names of its series."""
-    titles, names = list[str](), list[str]()
-    labels, points = dict[int, str](), dict[tuple[int, int], str]()
-    inside, index, element = "", 0, ""
-    for kind, name, attributes in package.events(member):
-        if kind == "text":
-            if not element:
-                continue
-            if inside == "title":
-                titles[-1] += name
-            elif inside == "tx" and names and element == "v":
-                names[-1] += name
-            elif inside in ("cat", "xVal") and len(names) == 1:
-                labels[index] = labels.get(index, "") + name
-            elif inside in ("val", "yVal"):
-                points[index, len(names)] = points.get((index, len(names)), "") + name
-        elif name in ("t", "v"):
-            element = name if kind == "start" else ""
-        elif name in _CHART_PARTS and inside in ("", name):
-            inside = name if kind == "start" else ""
-            titles += [""] * (inside == "title")
-        elif name == "ser" and kind == "start":
-            names.append("")
-        elif name == "pt" and kind == "start":
-            index = whole_number(attributes.get("idx"), 0)
-    for title in titles:
-        text.paragraph(title)
-    text.row(["", *names])
-    by_label: dict[int, dict[int, str]] = {index: {} for index in labels}
-    for (index, column), value in points.items():
-        by_label.setdefault(index, {})[column] = value
-    for index, values in sorted(by_label.items()):
-        cells = [values.get(column, "") for column in range(1, max(values, default=0) + 1)]
-        text.row([labels.get(index, ""), *map(_number, cells)])
-
-
-def _number(written: str) -> str:
-    try:
-        return f"{float(written):.15g}"
-    except ValueError:
-        return written
-
-
-_CHUNKS: Mapping[str, Callable[[Path], Rows]] = {
-    ".docx": partial(read_docx, is_chunk=True),
-    ".rtf": read_rtf,
-}
