@@ -268,7 +268,14 @@ def test_the_servers_send_spans_too(run, collector, monkeypatch):
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
 
-    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: asyncio.run(ask(server.config.app)))
+    class Server:
+        def __init__(self, app, limits):
+            self.app = app
+
+        def run(self, sockets):
+            asyncio.run(ask(self.app))
+
+    monkeypatch.setattr("askance.serve.server.make_server", Server)
     assert run("serve", *WORDS, "--port", "0", "--otel")[0] == 0
     assert [span.name for _, span in collector.spans].count("askance") == 1
 

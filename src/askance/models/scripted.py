@@ -391,7 +391,8 @@ class ScriptedEncoder:
         return vectors
 
     def _vector(self, word: str) -> NDArray[np.float64]:
-        random = np.random.Generator(np.random.Philox(_stable_hash(word)))
+        seed = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        random = np.random.Generator(np.random.Philox(int.from_bytes(seed, "little")))
         return random.normal(size=self.dimensions)
 
 
