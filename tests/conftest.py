@@ -67,8 +67,10 @@ class KeptReaders:
     @contextlib.contextmanager
     def _kept(self):
         reader = self.idle.pop() if self.idle else ReaderProcess()
-        yield reader
-        self.idle.append(reader)
+        try:
+            yield reader
+        finally:
+            self.idle.append(reader)
 
 
 @pytest.fixture(scope="session", autouse=True)

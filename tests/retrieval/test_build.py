@@ -34,7 +34,7 @@ def test_a_build_reports_what_it_did(tmp_path, write_rows, index):
         (2, 4, 1),
     ]
     assert seen[0].source == str(tmp_path / "docs" / "rows.jsonl")
-    assert str(report).startswith(f"{index}: 4 passages of 2 documents (2 added, 1 skipped) in 0.")
+    assert str(report).startswith(f"{index}: 4 passages of 2 documents (2 added, 1 skipped) in ")
 
 
 def test_passages_are_found_as_they_were_written(tmp_path, index, found):

@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -92,11 +93,14 @@ def build_index(
             far.
     """
     started = time.perf_counter()
-    documents = read_documents(sources, leave_out=out, follow_links=follow_links, limits=limits)
-    if analysis is None:
-        analysis, documents = _default_analysis(out, documents)
     described = None if encoder is None else describe_encoder(encoder)
-    with open_transaction(out, analysis, described, chunking) as transaction:
+    with ExitStack() as stack:
+        documents: Iterator[Document | SkippedSource] = stack.enter_context(
+            closing(read_documents(sources, leave_out=out, follow_links=follow_links, limits=limits))
+        )
+        if analysis is None:
+            analysis, documents = _default_analysis(out, documents)
+        transaction = stack.enter_context(open_transaction(out, analysis, described, chunking))
         build = _Build(transaction, progress)
         for item in documents:
             build.process(item)

@@ -13,7 +13,7 @@ changes while it is read is read again. Files are read in a process of their own
 
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,9 +108,10 @@ def read_documents(
     leave_out: Path | None = None,
     follow_links: bool = False,
     limits: ReadingLimits = ReadingLimits(),
-) -> Iterator[Document | SkippedSource]:
+) -> Generator[Document | SkippedSource]:
     """Yield the documents and skipped sources in `paths`, in the given order, and by name within folders.
 
+    The process that reads the files ends with the generator, so close it if not all of it is taken.
     Folders are read recursively. Hidden files, links to folders and the folder `leave_out` are skipped. A
     file that is reached twice is read once. A path is also found if its name is written with other Unicode
     characters that look the same, composed or decomposed.
@@ -145,7 +146,7 @@ def absolute_path(path: Path) -> str:
 
 def _read_all(
     paths: Sequence[Path], leave_out: Path | None, follow_links: bool, limits: ReadingLimits
-) -> Iterator[Document | SkippedSource]:
+) -> Generator[Document | SkippedSource]:
     paths_seen = set[str]()
     with ReaderProcess(limits) as reader:
         for given in paths:

@@ -9,6 +9,8 @@ from askance.retrieval.index.formats.fields import author_field
 
 MAX_FILE_BYTES = 256_000_000
 """The largest file that is read as a whole. Files of rows are read row by row and may be larger."""
+_MOST_EMPTY = 50
+"""How many empty cells are kept at the beginning of a row."""
 MAX_TEXT_CHARACTERS = 50_000_000
 """The longest text of one document."""
 _UNTITLED = re.compile(
@@ -157,12 +159,14 @@ class TextBuilder:
     def row(self, cells: Iterable[str]) -> None:
         """Append a row of a table as one line, with its cells separated by " | ".
 
-        Empty cells are kept, so that cells stand under the names of their columns, but not at the end.
+        Empty cells are kept, so that cells stand under the names of their columns, but not at the end, nor
+        many of them at the beginning.
         """
         texts = [" ".join(cell.split()) for cell in cells]
         while texts and not texts[-1]:
             texts.pop()
-        self._append(" | ".join(texts), "\n")
+        num_empty = next((number for number, text in enumerate(texts) if text), 0)
+        self._append(" | ".join(texts[num_empty if num_empty > _MOST_EMPTY else 0 :]), "\n")
 
     def append(self, row: DocumentRow, name: str) -> None:
         """Append the text of another document, such as an attachment, with `name` before its sections.
