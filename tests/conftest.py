@@ -1,5 +1,6 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import settings
 
 from askance.models.bundled import cache_folder
+from askance.retrieval.index import documents
+from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 
 OF_THE_SHELL = (
     "COLORTERM", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "LINES", "NO_COLOR", "OPENAI_API_KEY",
@@ -50,6 +53,34 @@ def can_write(folder):
             return True
     except OSError:
         return False
+
+
+class KeptReaders:
+    """Makes reader processes that are used again by later tests, since starting one takes a while."""
+
+    def __init__(self):
+        self.idle = []
+
+    def __call__(self, limits):
+        return self._kept() if limits == ReadingLimits() else ReaderProcess(limits)
+
+    @contextlib.contextmanager
+    def _kept(self):
+        reader = self.idle.pop() if self.idle else ReaderProcess()
+        try:
+            yield reader
+        finally:
+            self.idle.append(reader)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_readers():
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        readers = KeptReaders()
+        patch.setattr(documents, "ReaderProcess", readers)
+        yield
+        for reader in readers.idle:
+            stack.push(reader)
 
 
 @pytest.fixture(scope="session")

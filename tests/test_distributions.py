@@ -164,8 +164,8 @@ def test_the_command_that_a_message_names_works(built, install, tmp_path, which,
 
 def test_a_bare_install_asks_for_neither_torch_nor_an_engine():
     names = {re.match(r"[\w-]+", requirement).group() for requirement in PROJECT["dependencies"]}
-    assert not names & {"torch", "transformers", "xllamacpp", "httpx2", "trafilatura"}
-    assert {"numpy", "tantivy", "pypdfium2", "gguf", "safetensors"} <= names
+    assert not names & {"torch", "transformers", "xllamacpp", "httpx2", "fastapi"}
+    assert {"numpy", "tantivy", "pypdfium2", "python-calamine", "gguf", "safetensors"} <= names
 
 
 def test_the_engine_is_pinned_alike_everywhere():

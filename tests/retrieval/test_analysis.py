@@ -15,6 +15,8 @@ PLAIN = Analysis(stop_words=False, stemming=False)
         ("snake_case well-known 3.14 x2", ["snake", "case", "well", "known", "3", "14", "x2"]),
         ("Zürich ÉCOLE naïve Москва", ["zürich", "école", "naïve", "москва"]),
         ("Zu\u0308rich \ufb01sh", ["zürich", "fish"]),
+        ("1902 ١٩٠٢ ۱۹۰۲ १९०२ ๑๙๐๒ １９０２", ["1902"] * 6),
+        ("1902¹ 10⁵ km² H₂O", ["1902", "1", "10", "5", "km2", "h2o"]),
         ("AND OR +-:[] ... \ud800", ["and", "or"]),
         ("", []),
     ],

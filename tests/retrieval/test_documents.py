@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index import documents as documents_module
 from askance.retrieval.index.documents import (
     HIDDEN,
     Document,
@@ -14,6 +13,7 @@ from askance.retrieval.index.documents import (
     read_documents,
 )
 from askance.retrieval.index.formats import DocumentRow
+from askance.retrieval.index.reader_process import ReaderProcess
 
 
 def read(*paths, **options):
@@ -147,10 +147,11 @@ def test_a_path_that_does_not_exist_is_an_error_at_once(tmp_path):
         read_documents([tmp_path / "nowhere.txt"])
 
 
-def test_a_malformed_row_is_an_error(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n')
-    with pytest.raises(DocumentError, match=r"rows\.jsonl, line 2: "):
-        read(tmp_path)
+def test_a_malformed_row_is_skipped(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n{"text": "too"}\n')
+    documents, skipped = read(tmp_path)
+    assert [each.text for each in documents] == ["good", "too"]
+    assert "is no JSON" in skipped["rows.jsonl, line 2"]
 
 
 def test_a_file_reached_twice_is_read_once_and_the_index_itself_never(tmp_path):
@@ -195,11 +196,11 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatc
     path.write_text("old")
     texts = ["old", "new", "newest of all"]
 
-    def reader(path):
+    def reader(self, path):
         yield DocumentRow("", path.read_text())
         path.write_text(texts.pop(0) + "!" * len(texts)) if texts else None
 
-    monkeypatch.setattr(documents_module, "read_file", reader)
+    monkeypatch.setattr(ReaderProcess, "read", reader)
     documents, skipped = read(path)
     assert documents == []
     assert skipped["a.txt"] == "it changes while it is read; index it again when it is complete"

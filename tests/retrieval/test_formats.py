@@ -1,17 +1,14 @@
 import base64
+import json
 import re
-import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from askance.core.errors import MissingExtra
-from askance.core.installing import install_line
 from askance.retrieval.index import formats
-from askance.retrieval.index.formats import UnreadableFile
+from askance.retrieval.index.formats import UnreadableFile, content
 from askance.retrieval.index.formats import pdf as pdf_reader
-from askance.retrieval.index.formats.html import visible_text
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>Rivers of Germany</h1>
@@ -62,7 +59,11 @@ def pdf(*pages, title=""):
             " /Resources << /Font << /F1 3 0 R >> >> >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
-    objects.append(f"<< /Title ({title}) >>")
+    return pdf_of(*objects, f"<< /Title ({title}) >>")
+
+
+def pdf_of(*objects):
+    """Write a PDF of these objects: the catalogue first, the properties last."""
     content, places = "%PDF-1.4\n", []
     for number, each in enumerate(objects, start=1):
         places.append(len(content))
@@ -72,6 +73,20 @@ def pdf(*pages, title=""):
     content += f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n"
     content += f"<< /Size {size} /Root 1 0 R /Info {len(objects)} 0 R >>\nstartxref\n{start}\n%%EOF\n"
     return content.encode()
+
+
+def page_of(stream, font, annotations="", form="", *more):
+    """Write a PDF of one page with a font, which is object 3, and further objects from number 6 on."""
+    return pdf_of(
+        f"<< /Type /Catalog /Pages 2 0 R {form} >>",
+        "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+        f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {font} >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents 5 0 R"
+        f" /Resources << /Font << /F1 3 0 R >> >> /Annots [{annotations}] >>",
+        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        *more,
+        "<< >>",
+    )
 
 
 def test_plain_text_stays_as_it_is(tmp_path):
@@ -208,18 +223,19 @@ def test_odd_pages(tmp_path, page, expected):
         ("<p>one <b", "one"),
     ],
 )
-def test_what_cannot_be_seen_is_left_out(page, expected):
-    assert " ".join(visible_text(page).text.split()) == expected
+def test_what_cannot_be_seen_is_left_out(tmp_path, page, expected):
+    assert title_and_text(written(tmp_path / "a.html", page))[1].split() == expected.split()
 
 
 @pytest.mark.parametrize(
     "start",
     ["<!--", "<![CDATA[", "<?", "<!", "<a ", "</a", "<a b='", "<a =", "<script>", "<script", "<template>"],
 )
-def test_a_page_of_what_never_ends_is_read(start):
+def test_a_page_of_what_never_ends_is_read(tmp_path, start):
     """A parser that looks for each end in the whole rest of the page would not end."""
     for end in ("", "</noscript>" * 50_000):
-        assert visible_text("<p>one</p>" + start * 50_000 + end).text == "one"
+        page = "<p>one</p>" + start * 50_000 + end
+        assert title_and_text(written(tmp_path / "a.html", page))[1] == "one"
 
 
 def test_pdf_gives_the_text_of_all_pages(tmp_path):
@@ -232,6 +248,46 @@ def test_lines_of_a_pdf_end_as_those_of_other_texts_and_parted_words_are_whole(t
         written(tmp_path / "a.pdf", pdf("The Rhine has been naviga-\nble for a\nlong time"))
     )
     assert text.rstrip() == "The Rhine has been navigable for a\nlong time"
+
+
+def test_the_values_of_a_form_and_the_notes_on_a_page_of_a_pdf_follow_its_text(tmp_path):
+    states = "/AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"
+    box = "/Type /Annot /Rect [0 0 9 9] /P 4 0 R /Subtype"
+    fields = [
+        f"<< {box} /Widget /FT /Tx /T (f[0]) /TU (Boat) /V (Amaranth) >>",
+        f"<< {box} /Widget /FT /Tx /T (owner) /V <FEFF004F00640069006C0065D83DDE80> >>",
+        f"<< {box} /Widget /FT /Tx /T (secret) /Ff 8192 /V (no) >>",
+        f"<< {box} /Widget /FT /Tx /T (empty) >>",
+        f"<< {box} /Widget /FT /Ch /Ff 131072 /T (port) /Opt [(Whitby) (no)] /V (Whitby) >>",
+        f"<< {box} /Widget /FT /Btn /T (insured) /V /Yes /AS /Yes {states} >>",
+        f"<< {box} /Widget /FT /Btn /T (no) /V /Off /AS /Off {states} >>",
+    ]
+    notes = [
+        f"<< {box} /Text /Contents (A note.) >>",
+        f"<< {box} /Popup /Contents (no) >>",
+        f"<< {box} /Text /F 2 /Contents (no) >>",
+        f"<< {box} /FreeText /Contents (Typed\\rhere) >>",
+    ]
+    numbers = [f"{number} 0 R" for number in range(6, 6 + len(fields + notes))]
+    form = f"/AcroForm << /Fields [{' '.join(numbers[: len(fields)])}] >>"
+    stream = "BT /F1 12 Tf 20 200 Td (Form) Tj ET"
+    content = page_of(stream, "", " ".join(numbers), form, *fields, *notes)
+    _, text = title_and_text(written(tmp_path / "a.pdf", content))
+    values = ["Boat: Amaranth", "owner: Odile🚀", "port: Whitby", "insured: ticked"]
+    assert text.splitlines() == ["Form", *values, "A note.", "Typed", "here"]
+
+
+def test_the_letters_of_an_arabic_ligature_are_in_order(tmp_path):
+    letters = ["0643", "0627", "0631", "062A", "0634", "06440627", "0627"]  # as they stand from left to right
+    mapped = "".join(f"<{97 + number:x}> <{letter}>\n" for number, letter in enumerate(letters))
+    to_unicode = (
+        "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange\n"
+        f"{len(letters)} beginbfchar\n{mapped}endbfchar endcmap end"
+    )
+    stream = "BT /F1 12 Tf 20 200 Td (abcdefg) Tj ET"
+    cmap = f"<< /Length {len(to_unicode)} >>\nstream\n{to_unicode}\nendstream"
+    content = page_of(stream, "/ToUnicode 6 0 R", "", "", cmap)
+    assert title_and_text(written(tmp_path / "a.pdf", content))[1] == "الاشتراك"
 
 
 def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
@@ -268,7 +324,37 @@ def test_an_unusable_pdf_says_why(tmp_path, content, reason):
         title_and_text(written(tmp_path / "a.pdf", content))
 
 
-def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "trafilatura", None)
-    with pytest.raises(MissingExtra, match=f"trafilatura.*{re.escape(install_line('html'))}"):
-        title_and_text(written(tmp_path / "a.html", "x"))
+def test_a_notebook_has_its_headings_code_and_text_but_no_pictures(tmp_path):
+    picture = "data:image/png;base64," + "iVBOR" * 1_000
+    outputs = [
+        {"output_type": "stream", "text": ["1\n", "\x1b[31m2\x1b[0m\n"]},
+        {"output_type": "display_data", "data": {"image/png": "iVBOR", "text/plain": "<Figure>"}},
+        {"output_type": "execute_result", "data": {"text/markdown": "**Sum**", "text/plain": "no"}},
+        {"output_type": "error", "ename": "KeyError", "evalue": "'x'", "traceback": ["no"]},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# Tides\n", f"The moon. ![a]({picture})\n"], "attachments": {}},
+        {"cell_type": "code", "source": "# no heading\n'''\n```\n'''", "outputs": outputs},
+        {"cell_type": "markdown", "source": "## Locks"},
+    ]
+    written(tmp_path / "a.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
+    (row,) = formats.read_file(tmp_path / "a.ipynb")
+    assert (row.title, [mark.section for mark in row.marks]) == ("Tides", ["Tides", "Locks"])
+    assert re.findall(r"\w+.*", row.text) == [
+        "Tides", "The moon. ![a]()", "no heading", "1", "2", "Figure>", "Sum**", "KeyError: 'x'", "Locks"
+    ]  # fmt: skip
+    old = [{"cell_type": "heading", "level": 2, "source": "Old"}, {"cell_type": "code", "input": "x"}]
+    written(tmp_path / "a.ipynb", json.dumps({"worksheets": [{"cells": old}]}))
+    assert title_and_text(tmp_path / "a.ipynb") == ("Old", "## Old\n\n```\nx\n```")
+    for bad in ("", "{", "[]", '{"cells": 7}', '{"cells": [7]}', '{"cells": [{}]}', "[" * 100_000):
+        with pytest.raises(UnreadableFile, match="no notebook"):
+            title_and_text(written(tmp_path / "a.ipynb", bad))
+
+
+def test_halves_of_characters_are_replaced_in_all_that_a_row_has():
+    def row(half):
+        marks, fields = (content.Mark(0, 1, half),), {half: half, "n": 7}
+        return formats.DocumentRow(f"a{half}", f"{half}b", f"i{half}", 1, f"s{half}", marks, fields)
+
+    assert content.whole(row("\ud800")) == content.whole(row("\udc00")) == row("\ufffd")
+    assert content.whole(formats.DocumentRow("a", "b")) == formats.DocumentRow("a", "b")

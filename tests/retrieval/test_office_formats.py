@@ -1,5 +1,6 @@
 """Office files, books, RTF and mail, written here byte by byte: text, tables, headings, pages and bounds."""
 
+import base64
 import gzip
 import zipfile
 from email.message import EmailMessage
@@ -88,14 +89,20 @@ def test_a_presentation_has_pages_and_notes(tmp_path):
 
 
 def workbook(path, sheet, strings="", styles="", sheets=("Models",), **more):
-    names = "".join(f'<sheet name="{name}" r:id="r{name}"/>' for name in sheets)
-    targets = "".join(f'<Relationship Id="r{name}" Target="worksheets/s.xml"/>' for name in sheets)
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    names = "".join(f'<sheet name="{name}" sheetId="1" r:id="r{name}"/>' for name in sheets)
+    one = f'<Relationship Id="{{}}" Type="{kinds}/{{}}" Target="{{}}"/>'
+    targets = "".join(one.format(f"r{name}", "worksheet", "worksheets/s.xml") for name in sheets)
+    targets += one.format("a", "sharedStrings", "sharedStrings.xml") + one.format("b", "styles", "styles.xml")
+    main = one.format("m", "officeDocument", "xl/workbook.xml")
     members = {
-        "xl/workbook.xml": f"<workbook {REL}>{names}</workbook>",
+        "_rels/.rels": f"<Relationships>{main}</Relationships>",
+        "xl/workbook.xml": f"<workbook {space} {REL}><sheets>{names}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f"<Relationships>{targets}</Relationships>",
-        "xl/worksheets/s.xml": f"<worksheet>{sheet}</worksheet>",
-        "xl/sharedStrings.xml": f"<sst>{strings}</sst>",
-        "xl/styles.xml": f"<styleSheet>{styles}</styleSheet>",
+        "xl/worksheets/s.xml": f"<worksheet {space}>{sheet}</worksheet>",
+        "xl/sharedStrings.xml": f"<sst {space}>{strings}</sst>",
+        "xl/styles.xml": f"<styleSheet {space}>{styles}</styleSheet>",
     }
     return package(path, members | more)
 
@@ -223,7 +230,7 @@ def test_rich_text_is_decoded_and_has_headings_and_rows(tmp_path):
     path = tmp_path / "a.rtf"
     path.write_bytes(content)
     (row,) = rows(path)
-    assert (row.title, row.text) == ("Payload", "Payload\n\nZürich, €5 М\nG1 | 4 kg\n\nEnd Note.")
+    assert (row.title, row.text) == ("Payload", "Payload\n\nZürich, €5 М\nG1 | 4 kg\n\nEnd\n\nNote.")
     path.write_bytes(b"{\\rtf1" + b"{" * 10_000)
     with pytest.raises(UnreadableFile, match="5,000 groups"):
         rows(path)
@@ -240,6 +247,31 @@ def test_a_group_of_rich_text_ends_what_it_began_and_keeps_the_text_before_it(tm
     assert (row.title, row.fields) == ("Manual", {"author": "Ada"})
     assert row.text == "1 Payload\n\nbefore, between, after"
     assert sections(row) == [(0, "1 Payload", "1 Pay")]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (rb"\uc0 \u55357 \u56960 Launch", "🚀Launch"),
+        (rb"Sun \u-10179?\u-8576? and \u-10179? or \u56960?!", "Sun 🚀 and \ufffd or \ufffd!"),
+        (rb"\cell \u55357?\cell\row\pard End", " | \ufffd\n\nEnd"),
+        (rb"One{\shp{\*\shpinst{\sp{\sn n}{\sv v}}{\shptxt Box\par of 2\par}}{\shprslt no}} two.\par Three",
+         "One two.\n\nBox\n\nof 2\n\nThree"),
+        (rb"One{\*\do\dptxbx{\dptxbxtext Box}} two", "One two\n\nBox"),
+        (rb"One{\footnote{\super 1} A {\b note}.} two{\*\footnote B} ends", "One two ends\n\n1 A note.\n\nB"),
+        (rb"One{\shp{\*\shpinst{\shptxt Box", "One\n\nBox"),
+        (rb"One{\pict\bin4 }}{{} two", "One two"),
+        (rb"{\upr{no}{\*\ud{K\u246?ln}}} ends", "Köln ends"),
+        (rb"{\field{\*\fldinst PAGE}{\*\fldrslt 7}} of {\field{\*\fldinst X}{\fldrslt{\b 9}}}", "7 of 9"),
+        (rb"{\listtext 1.\tab}Rent{\xe index}{\*\unknown gone}", "1.\tRent"),
+        (rb"{\mmath{\*\moMath{\mf{\mfPr{\mtype lin}}{\mnum{\mr a}}}}}=b", "a=b"),
+        (rb"{\object\objemb{\*\objdata 0102}{\result A table}}", "A table"),
+    ],
+)  # fmt: skip
+def test_what_a_person_sees_of_rich_text_is_kept(tmp_path, written, text):
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi{\info{\title \u55357?}}" + written + rb"\par}")
+    (row,) = rows(tmp_path / "a.rtf")
+    assert (row.title, row.text) == ("\ufffd", text)
 
 
 def test_the_title_of_rich_text_is_collected_from_its_pieces(tmp_path):
@@ -283,9 +315,9 @@ def test_mail_has_its_attachments_as_sections(tmp_path):
     assert row.title == "Grüße"
     assert row.text == "From: Ada <ada@example.org>\n\nRead this.\n\nSome page\nOther page"
     assert sections(row) == [(1, "b.pdf", "Some "), (2, "b.pdf", "Other")]
-    assert [each.name for each in unread] == ["photo.png", "../rows.jsonl"]
+    assert [each.name for each in unread] == ["photo.png", "line 1"]
     assert unread[0].reason == "unknown kind of file (.png)"
-    assert "../rows.jsonl, line 1: is no JSON" in unread[1].reason
+    assert "is no JSON" in unread[1].reason
 
 
 def test_the_headers_of_mail_are_bounded(tmp_path):
@@ -296,6 +328,63 @@ def test_the_headers_of_mail_are_bounded(tmp_path):
     (row,) = rows(tmp_path / "a.eml")
     assert row.text.startswith("To: ada@example.org, ada@example.org")
     assert row.text.endswith("Straße")
+
+
+def part(kind, content, *headers):
+    return "\n".join([f"Content-Type: {kind}", *headers, "", content])
+
+
+def multipart(kind, *parts):
+    inner = "".join(f"--={kind}\n{each}\n" for each in parts)
+    return part(f'multipart/{kind}; boundary="={kind}"', f"{inner}--={kind}--")
+
+
+ATTACHED = 'Content-Disposition: attachment; filename="{}"'
+BASE64 = "Content-Transfer-Encoding: base64"
+PICTURE = part("image/png", "AAAA", BASE64, "Content-Disposition: inline")
+FLOWED = "text/plain; format=flowed"
+UNNAMED = part("text/plain", "Two", "Content-Disposition: attachment")
+SIGNED = f"{ATTACHED.format('b.eml')}\n" + multipart("signed", part("text/plain", "Two"))
+
+
+def encoded(text, encoding):
+    return base64.b64encode(text.encode(encoding)).decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (multipart("mixed", part("text/plain", "One"), PICTURE, part("text/plain", "Two")), "One\n\nTwo"),
+        (multipart("related", part("text/html", "<p>One"), PICTURE), "One"),
+        (multipart("alternative", part("text/plain", "One"), part("text/html", "No")), "One"),
+        (multipart("alternative", part("text/plain", " "), part("text/html", "One")), "One"),
+        (multipart("alternative", part("text/plain", "One"), multipart("mixed", UNNAMED)), "One\n\nTwo"),
+        (multipart("mixed", part("text/plain", "One"), SIGNED), "One\n\nTwo"),
+        (multipart("mixed", part("text/plain", "One"), UNNAMED), "One\n\nTwo"),
+        (part("text/plain; charset=utf-16le", encoded("Zürich", "utf-16-le"), BASE64), "Zürich"),
+        (part("text/plain; charset=utf-16", encoded("Москва", "utf-16"), BASE64), "Москва"),
+        (part("text/plain; charset=iso-2022-jp", "\x1b$BEl5~\x1b(B"), "東京"),
+        (part("text/plain; charset=koi8-r", encoded("Привет", "koi8-r"), BASE64), "Привет"),
+        (part("text/plain; charset=iso-8859-1", encoded("“9 €”", "cp1252"), BASE64), "“9 €”"),
+        (part("text/plain; charset=us-ascii", encoded("Zürich", "utf-8"), BASE64), "Zürich"),
+        (part("text/html; charset=cp1251", encoded("<meta charset=cp1252>Мир", "cp1251"), BASE64), "Мир"),
+        (part(FLOWED, "The keel \nis laid.\n From \n> it \n> came.\n-- \nAda"),
+         "The keel is laid.\nFrom \n> it came.\n-- \nAda"),
+        (part(f"{FLOWED}; delsp=yes", "The ke \nel."), "The keel."),
+    ],
+)  # fmt: skip
+def test_what_a_person_sees_of_a_message_is_read(tmp_path, content, text):
+    (tmp_path / "a.eml").write_bytes(b"Subject: Gr\xc3\xbc\xc3\x9fe\n" + content.encode())
+    (row,) = rows(tmp_path / "a.eml")
+    assert (row.title, row.text) == ("Grüße", text)
+
+
+def test_the_attachments_of_a_message_beyond_a_bound_are_counted(tmp_path):
+    parts = (part("text/plain", f"word{n}", ATTACHED.format(f"a{n}.txt")) for n in range(5_000))
+    (tmp_path / "a.eml").write_text("Subject: x\n" + multipart("mixed", *parts))
+    row, unread = rows(tmp_path / "a.eml")
+    assert row.text.endswith("word999")
+    assert unread.name == "a1000.txt and the attachments after it, 4,000 in all"
 
 
 def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):

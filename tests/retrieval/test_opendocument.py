@@ -3,7 +3,7 @@
 import pytest
 from tests.retrieval.test_office_formats import HEADER, package, rows, sections, workbook
 
-from askance.retrieval.index.formats import UnreadableFile, tables
+from askance.retrieval.index.formats import UnreadableFile, spreadsheets
 from askance.retrieval.index.formats import opendocument as opendocument_reader
 
 
@@ -82,8 +82,8 @@ def test_opendocument_formulas_without_saved_values_are_reported(tmp_path):
     content = table.format("One", *header, formula.format(""), saved) + table.format(
         "Two", *header, missing, ""
     )
-    row, *unread = rows(opendocument(tmp_path / "a.ods", content))
-    assert row.text == "Load: 2"
+    row, rest, *unread = rows(opendocument(tmp_path / "a.ods", content))
+    assert (row.text, rest.text) == ("Load: 2", "Name | Load")
     assert [each.name for each in unread] == ["sheet One", "sheet Two"]
     assert [each.reason.partition(";")[0] for each in unread] == [
         "1 formula without saved values",
@@ -154,14 +154,14 @@ def repeated(text, times):
     ],
 )
 def test_repeated_cells_are_bounded(tmp_path, monkeypatch, suffix, row, reason):
-    monkeypatch.setattr(tables, "MAX_TEXT_CHARACTERS", 1_000)
+    monkeypatch.setattr(spreadsheets, "MAX_TEXT_CHARACTERS", 1_000)
     table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
     with pytest.raises(UnreadableFile, match=reason):
         rows(opendocument(tmp_path / f"a{suffix}", table))
 
 
 def test_the_cells_of_all_rows_of_a_spreadsheet_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "MAX_TABLE_CHARACTERS", 40_000)
+    monkeypatch.setattr(spreadsheets, "MAX_TABLE_CHARACTERS", 40_000)
     row = f"<table:table-row>{repeated('', 16_000)}{cell('x')}</table:table-row>"
     table = f"<table:table>{cell('N')}{row * 3}</table:table>"
     with pytest.raises(UnreadableFile, match="more than 40,000 cells and characters"):
@@ -169,14 +169,14 @@ def test_the_cells_of_all_rows_of_a_spreadsheet_are_bounded(tmp_path, monkeypatc
     sheet = HEADER + '<row><c r="XFD1"><v>1</v></c></row>' * 3
     with pytest.raises(UnreadableFile, match="more than 40,000 cells and characters"):
         rows(workbook(tmp_path / "a.xlsx", sheet, "<si><t>Name</t></si>"))
-    monkeypatch.setattr(tables, "MAX_TEXT_CHARACTERS", 1_000)
+    monkeypatch.setattr(spreadsheets, "MAX_TEXT_CHARACTERS", 1_000)
     shared = "<row>" + '<c t="s"><v>0</v></c>' * 11 + "</row>"
     with pytest.raises(UnreadableFile, match="a row of more than 1,000 characters"):
         rows(workbook(tmp_path / "b.xlsx", shared, f"<si><t>{'x' * 100}</t></si>"))
 
 
 def test_empty_cells_at_the_end_of_a_row_are_no_cells():
-    row = tables.SheetCells()
+    row = spreadsheets.SheetCells()
     row.add("x")
     row.add("", 3)
     row.add("y")

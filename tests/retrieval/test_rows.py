@@ -3,8 +3,10 @@ import re
 
 import pytest
 
-from askance.core.errors import DocumentError
-from askance.retrieval.index.formats.rows import read_jsonl, read_table
+from askance.core import records
+from askance.retrieval.index.formats import UnreadPart, tables
+from askance.retrieval.index.formats.rows import read_jsonl
+from askance.retrieval.index.formats.tables import read_table
 
 
 def jsonl(folder, content):
@@ -53,23 +55,19 @@ def test_json_rows(tmp_path):
         ('{"text": "a", "id": ' + "9" * 5000 + "}", "digits"),
     ],
 )
-def test_a_malformed_json_row_names_file_line_problem_and_remedy(tmp_path, row, problem):
-    with pytest.raises(DocumentError) as caught:
-        jsonl(tmp_path, f'{{"text": "good"}}\n{row}\n')
-    message = str(caught.value)
-    place = re.escape(f"{tmp_path / 'rows.jsonl'}, line 2")
-    assert re.search(rf"{place}(, field (text|title|id))?: ", message)
-    assert problem in message
-    assert 'such as {"id": "7"' in message
-    assert caught.value.exit_code == 2
+def test_a_malformed_json_row_is_named_with_the_problem_and_the_remedy(tmp_path, row, problem):
+    first, part, last = jsonl(tmp_path, f'{{"text": "good"}}\n{row}\n{{"text": "too"}}')
+    assert (first.text, last.text, last.line) == ("good", "too", 3)
+    assert isinstance(part, UnreadPart)
+    assert re.fullmatch("line 2(, field (text|title|id))?", part.name)
+    assert problem in part.name.removeprefix("line 2") + ": " + part.reason
+    assert 'such as {"id": "7"' in part.reason
 
 
-def test_rows_are_read_one_by_one(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n')
-    rows = read_jsonl(tmp_path / "rows.jsonl")
-    assert next(rows).text == "good"
-    with pytest.raises(DocumentError):
-        next(rows)
+def test_of_many_malformed_rows_the_first_are_named_and_the_others_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_NAMED", 2)
+    parts = jsonl(tmp_path, "bad\n" * 5)
+    assert [part.name for part in parts] == ["line 1", "line 2", "3 more rows"]
 
 
 def test_dpr_rows(tmp_path):
@@ -96,19 +94,34 @@ QUOTES, COLUMNS = "stands in double quotes", "The first line names the columns"
 
 
 @pytest.mark.parametrize(
-    ("content", "place", "problem", "remedy"),
+    ("row", "name", "problem", "remedy"),
     [
-        ("id\ttext\ttitle\n1\tonly two\n", "line 2", ": 2 cells under 3 columns", QUOTES),
-        ('id\ttext\n1\t"quoted" and more\n', "line 2", "expected after", QUOTES),
-        ('id\ttext\n1\t"never closed\n2\tmore\n', "line 3", "unexpected end", QUOTES),
-        ('id\ttext\n1\t"' + "word " * 40_000, "line 2", "field larger", QUOTES),
-        ("id\ttext\n\tno id\n", "line 2", ", field id: is empty, found ''", COLUMNS),
+        ("1\tonly two\n", "line 3", "2 cells under 3 columns", QUOTES),
+        ('1\t"quoted" and more\tT\n', "line 3", "expected after", QUOTES),
+        ('1\t"never closed\tT\n', "line 3", "expected after", QUOTES),
+        ('1\t"closed\nlate" and more\tT\n', "line 3", "expected after", QUOTES),
+        ("\tno id\tT\n", "line 3, field id", "is empty, found ''", COLUMNS),
     ],
 )
-def test_a_malformed_tsv_row_names_file_line_problem_and_remedy(tmp_path, content, place, problem, remedy):
-    with pytest.raises(DocumentError) as caught:
-        tsv(tmp_path, content)
-    message = str(caught.value)
-    assert re.search(rf"{re.escape(str(tmp_path / 'rows.tsv'))}, {place}(, field id)?: ", message)
-    assert problem in message
-    assert remedy in message
+def test_a_malformed_row_of_a_table_is_named_and_the_others_are_read(tmp_path, row, name, problem, remedy):
+    content = "id\ttext\ttitle\n0\tbefore\tT\n" + row + '2\t"af""ter\n"\tT\n3\tlast\tT\n'
+    first, part, *others = tsv(tmp_path, content)
+    assert (first.text, part.name) == ("before", name)
+    assert problem in part.reason
+    assert remedy in part.reason
+    assert [row.text for row in others if not isinstance(row, UnreadPart)] == ['af"ter\n', "last"]
+
+
+def test_a_cell_may_be_as_long_as_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "MAX_ROW_CHARACTERS", 1_000_000)
+    long = "word " * 40_000
+    (row,) = tsv(tmp_path, f"id\ttext\n1\t{long}\n")
+    assert row.text == long
+    part, row = tsv(tmp_path, 'id\ttext\n1\t"never closed\n' + f"{long}\n" * 10 + "2\tgood\n")[::11]
+    assert (part.name, row.text) == ("line 2", "good")
+    assert "more than 1,000,000 characters" in part.reason
+
+
+def test_columns_of_the_same_name_are_numbered(tmp_path):
+    (row,) = tsv(tmp_path, "text\tload\tload\na\t4\t5\n")
+    assert (row.text, row.fields) == ("a", {"load": 4, "load 2": 5})

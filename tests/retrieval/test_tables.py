@@ -7,7 +7,6 @@ import pytest
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile, content, encodings
 from askance.retrieval.index.formats import rows as rows_reader
-from askance.retrieval.index.formats.tables import rows_as_documents
 
 TEXTS = {
     "cp1252": "Le château a été détruit, où l'élève naïf reçoit ses leçons d'été.",
@@ -23,7 +22,11 @@ TEXTS = {
     "big5": "台北是中華民國的首都,也是政治與經濟中心。",
     "euc_kr": "서울은 대한민국의 수도이자 최대 도시이다.",
     "cp1256": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدنها.",
+    "cp1257": "Žąsys ir gervės išskrido, o ąžuolai dar žaliavo prie ežero.",
+    "mac_roman": "Die Straße nach Zürich ist schön und führt über große Brücken.",
     "utf-16": "Zürich",
+    "utf-16-le": "Zürich",
+    "utf-16-be": "Zürich",
     "utf-8-sig": "Zürich",
 }
 
@@ -36,6 +39,55 @@ def rows(path):
 def test_text_in_any_common_encoding_is_read(tmp_path, encoding):
     (tmp_path / "a.txt").write_bytes(TEXTS[encoding].encode(encoding))
     assert [row.text for row in rows(tmp_path / "a.txt")] == [TEXTS[encoding]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["He wouldn’t. “It’s late,” said Ann.", "The toll is £9.", "The toll is €9…", "It is 9°C and 5 m² wide.",
+     "The lock – the oldest – is closed.", "The lock Zwölf is open.", "• one\n• two", "©2024, §5, ½ µm ±3"],
+)  # fmt: skip
+def test_english_text_of_windows_is_read_although_no_letters_decide(tmp_path, text):
+    (tmp_path / "a.txt").write_bytes(text.encode("cp1252"))
+    assert [row.text for row in rows(tmp_path / "a.txt")] == [text]
+
+
+GERMAN = "Der Wächter heißt Jörg und öffnet früh die Tür."
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (GERMAN.encode()[:-3], GERMAN[:-3] + "\ufffd"),
+        (GERMAN.encode() + b"\xff", GERMAN + "\ufffd"),
+        (GERMAN.encode() * 9 + b"J\xf6rg", GERMAN * 9 + "J\ufffdrg"),
+    ],
+)
+def test_utf8_with_few_wrong_bytes_stays_utf8(tmp_path, content, text):
+    (tmp_path / "a.txt").write_bytes(content)
+    assert [row.text for row in rows(tmp_path / "a.txt")] == [text]
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbftext\n" + content)
+    assert [row.text for row in rows(tmp_path / "a.csv")] == [text]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [("cp1251", "Привет"), ("koi8-r", "Привет"), ("shift_jis", "東京"), ("gb18030", "北京"),
+     ("cp1253", "Αθήνα"), ("cp850", "Die Straße nach Zürich ist schön")],
+)  # fmt: skip
+def test_a_text_that_is_too_short_to_recognise_its_encoding_is_skipped(tmp_path, encoding, text):
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    with pytest.raises(UnreadableFile, match="neither UTF-8 nor another encoding"):
+        rows(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "encoding"),
+    [("koi8-r", "Привет", "koi8-r"), ("windows-1251", "Привет", "utf-8"), ("iso-8859-1", "“9 €”", "cp1252"),
+     ("gb2312", "北京", "gb18030"), ("punycode", "Zwölf", "cp1252"), ("unknown", "Zwölf", "cp1252")],
+)  # fmt: skip
+def test_the_encoding_that_a_page_declares_is_used_unless_it_is_utf8(tmp_path, declared, text, encoding):
+    (tmp_path / "a.html").write_bytes(f"<meta charset={declared}><p>{text}".encode(encoding))
+    assert [row.text for row in rows(tmp_path / "a.html")] == [text]
 
 
 def test_a_late_character_decides_the_encoding_of_a_file_of_rows(tmp_path):
@@ -80,19 +132,51 @@ def test_a_table_of_a_million_columns_is_refused(tmp_path):
         rows(tmp_path / "a.csv")
 
 
-def test_a_row_with_many_empty_cells_at_its_end_is_copied_once():
-    class Cells(list):
-        num_copied = 0
+TABLES = {
+    "a first cell or column without name": (
+        ",Quarter one,Quarter two\nDvina,410,455\nVilna,,120\n",
+        ["Dvina; Quarter one: 410; Quarter two: 455", "Vilna; Quarter two: 120"],
+    ),
+    "a column without name between others": ("name,,town\nAda,x,Bonn\n", ["name: Ada; x; town: Bonn"]),
+    "numbers above columns": (",2023,2024\nDvina,410,\n", [" | 2023 | 2024\nDvina | 410"]),
+    "a single row": ("Vault,Antwerp\n", ["Vault | Antwerp"]),
+    "only a header with a text": ("id,text\n", ["id | text"]),
+    "cells with nothing but a number": (
+        "name,seats,full\nAda,0,FALSE\n",
+        ["name: Ada; seats: 0; full: FALSE"],
+    ),
+    "missing values as words": (
+        "name,flag\nNone,NaN\nNA,null\n",
+        ["name: None; flag: NaN", "name: NA; flag: null"],
+    ),
+    "rows longer and shorter than the header": (
+        "name,town\nAda,Bonn,more\nBo\n",
+        ["name: Ada; town: Bonn; more", "name: Bo"],
+    ),
+    "a mark at the beginning and a comma in a name": (
+        '\ufeff"last, first",age\r\n"Doe, Jane",30\r\n',
+        ["last, first: Doe, Jane; age: 30"],
+    ),
+    "old line ends": (
+        'name,town\r"Ada","Bonn"\r"Bo","Ulm"\r',
+        ["name: Ada; town: Bonn", "name: Bo; town: Ulm"],
+    ),
+    "a quote that is never closed": (
+        'name,size\nBig pipe,"5 inches\nRod,2\nBar,"a ""b"""\n',
+        ["name: Big pipe; size: 5 inches", "name: Rod; size: 2", 'name: Bar; size: a "b"'],
+    ),
+    "text after a quote": (
+        'name,note\nAda,"so" she said\nBo,x\n',
+        ["name: Ada; note: so she said", "name: Bo; note: x"],
+    ),
+}
 
-        def __getitem__(self, index):
-            found = super().__getitem__(index)
-            self.num_copied += len(found) if isinstance(index, slice) else 0
-            return found
 
-    header, cells = Cells(["Name", "Load", *[""] * 20_000]), Cells(["rotor", "4", *[" "] * 20_000])
-    (row,) = rows_as_documents(enumerate([header, cells]), "Parts", content.TextBuilder())
-    assert row.text == "Name: rotor; Load: 4"
-    assert header.num_copied + cells.num_copied == 4
+@pytest.mark.parametrize("kind", TABLES)
+def test_no_cell_of_a_table_moves_or_is_lost(tmp_path, kind):
+    content, texts = TABLES[kind]
+    (tmp_path / "a.csv").write_bytes(content.encode())
+    assert [row.text for row in rows(tmp_path / "a.csv")] == texts
 
 
 def test_json_is_read_by_what_it_holds(tmp_path):

@@ -13,15 +13,20 @@ from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import IndexProgress
 
+_MOST_HIDDEN = 10
+"""The number of hidden files that are named."""
+
 
 def index(
-    folder: OutOption,
     docs: Annotated[list[str] | None, typer.Argument()] = None,
+    folder: OutOption = Path("index"),
     encoder: SpecOption = None,
     language: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     chunk_words: NumberOption = None,
     overlap: NumberOption = None,
     follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
+    file_seconds: Annotated[float, typer.Option(metavar="N")] = 60,
+    file_memory: Annotated[float, typer.Option(metavar="GB")] = 4,
     delete: Annotated[list[str] | None, typer.Option(metavar="ID")] = None,
     delete_where: Annotated[str | None, typer.Option(metavar="FILTER")] = None,
 ) -> None:
@@ -42,6 +47,8 @@ def index(
             possible. An index keeps the number that it was built with.
         overlap: The number of words at the end of a passage that the next one repeats (0).
         follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
+        file_seconds: Skip a file if reading it has no result for so many seconds.
+        file_memory: Skip a file if reading it needs more gigabytes of memory.
         delete: Delete the document with this id; may be repeated.
         delete_where: Delete the documents whose fields pass this filter, such as 'source = "old.pdf"'.
 
@@ -52,6 +59,7 @@ def index(
     from askance.retrieval.bm25_analysis import Analysis  # only this command needs these
     from askance.retrieval.index.build import build_index
     from askance.retrieval.index.passages import Chunking
+    from askance.retrieval.index.reader_process import ReadingLimits
 
     if delete or delete_where is not None:
         _delete(folder, docs or [], delete or [], delete_where)
@@ -71,10 +79,14 @@ def index(
             encoder=loaded,
             chunking=chunking,
             follow_links=follow_links,
+            limits=ReadingLimits(file_seconds, file_memory),
             progress=progress,
         )
     for skipped in report.skipped:
         print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
+    if report.hidden:
+        first, more = ", ".join(report.hidden[:_MOST_HIDDEN]), len(report.hidden) - _MOST_HIDDEN
+        print_plain(err, f"left out, since hidden: {first}{f' and {more:,} more' * (more > 0)}", "yellow")
     print_plain(out, report)
 
 

@@ -6,17 +6,16 @@ If a field does not have the expected type, an error names the field and the pro
 import csv
 import gzip
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, cast
 
-from askance.core.errors import DatasetError, InputError
+from askance.core.errors import DatasetError
 
 T = TypeVar("T")
-UTF8 = "utf-8-sig"
-"""UTF-8, with a byte order mark or without."""
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Convert = Callable[["Field", int], Iterable[T]]
 """A function that converts a record to values, given the record and its number in the file, counted from
@@ -25,9 +24,10 @@ Rows = Iterator[tuple[str, Any]]
 """Pairs (location, record) for all records of a file. A location is a string such as "line 3"."""
 RowsOf = Callable[[Path], Rows]
 
+MAX_ROW_CHARACTERS = 16_000_000
+"""The longest row of a table."""
 _ABSENT: Any = object()
 _SHOWN_CHARACTERS = 60
-_HEADER = "The first line names the columns."
 _QUOTING = (
     "A cell that contains quotes, the delimiter or a line break stands in double quotes, and a quote inside "
     'is written "".'
@@ -166,26 +166,22 @@ def unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def converted(
-    row: Any, number: int, convert: Convert[T], shape: str, place: str, error: type[InputError] = DatasetError
-) -> Iterator[T]:
+def converted(row: Any, number: int, convert: Convert[T], shape: str, place: str) -> Iterator[T]:
     """Convert a record, and yield the resulting values.
 
     Args:
         number: The number of the record in its file, from 1.
         shape: A description of a valid record, for the error message.
         place: The file and the location of the record in it, for the error message.
-        error: The type of error to raise.
 
     Raises:
-        InputError: The record has a flaw; raised as `error`. The message names the file, location, field and
-            value.
+        DatasetError: The record has a flaw. The message names the file, location, field and value.
     """
     try:
         yield from convert(Field(row), number)
     except Flaw as flaw:
         stop = "" if str(flaw).endswith("?") else "."
-        raise error(f"{place}{flaw}{stop} {shape}") from flaw
+        raise DatasetError(f"{place}{flaw}{stop} {shape}") from flaw
 
 
 def rows(path: Path, inside: str | None = None) -> Rows:
@@ -211,11 +207,9 @@ def rows(path: Path, inside: str | None = None) -> Rows:
     yield from ((f"record {number}", row) for number, row in enumerate(records, start=1))
 
 
-def lines(
-    path: Path, error: type[InputError] = DatasetError, encoding: str = UTF8
-) -> Iterator[tuple[str, str]]:
+def lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the location and content of each non-blank line of a file (see `opened` for errors)."""
-    with opened(path, error, encoding=encoding) as file:
+    with opened(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield f"line {number}", line
@@ -226,47 +220,73 @@ def rows_or_table(path: Path) -> Rows:
     return table_rows(path) if path.suffix.lower() in DELIMITERS else rows(path)
 
 
-def table_rows(
-    path: Path,
-    error: type[InputError] = DatasetError,
-    needs: str = "",
-    delimiter: str | None = None,
-    encoding: str = UTF8,
-) -> Rows:
+def table_rows(path: Path) -> Rows:
     """Yield the location and the cells by column name of each row of a table.
 
     The location is the line on which the row ends.
 
     Args:
         path: The file, named .csv or .tsv.
-        error: The type of error to raise.
-        needs: The name of a required column, in lower case. The header may use any case.
-        delimiter: The delimiter of the cells; None takes that of the file's extension.
 
     Raises:
-        InputError: The file can't be read, or is not a valid table; raised as `error`.
+        DatasetError: The file can't be read, or is not a valid table.
     """
-    delimiter = delimiter or DELIMITERS.get(path.suffix.lower())
+    delimiter = DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
-        raise error(f"{path} is neither .csv nor .tsv: rename it after the delimiter of its cells.")
-    with opened(path, error, newline="", encoding=encoding) as file:
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
-        filled = filter(None, reader)
+        raise DatasetError(f"{path} is neither .csv nor .tsv: rename it after the delimiter of its cells.")
+    header: list[str] = []
+    with opened(path, newline="") as file:
+        for line, cells, problem in csv_rows(file, delimiter):
+            names = [cell.strip() for cell in cells if cell.strip()]
+            if not header and len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                problem = f"two columns are called {twice!r}. The first line names the columns. Rename one."
+            if problem:
+                raise DatasetError(f"{path}, line {line}: {problem}")
+            if header:
+                yield f"line {line}", {name: cell for name, cell in zip(header, cells, strict=True) if name}
+            header = header or [cell.strip() for cell in cells]
+
+
+def csv_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str], str]]:
+    """Yield the number of the line on which each row of a table ends, its cells, and its flaw or "".
+
+    A row with a quote in the wrong place ends with its first line. The next line begins another row, so a
+    quote that is never closed spoils one row. Blank lines are no rows.
+    """
+    csv.field_size_limit(MAX_ROW_CHARACTERS)
+    lines, again, row = iter(lines), deque[str](), list[str]()
+
+    def next_lines() -> Iterator[str]:
+        num_characters = 0
+        while line := again.popleft() if again else next(lines, ""):
+            num_characters = len(line) + (num_characters if row else 0)
+            row.append(line)
+            if num_characters > MAX_ROW_CHARACTERS:
+                raise csv.Error(f"more than {MAX_ROW_CHARACTERS:,} characters")
+            yield line
+
+    reader = csv.reader(next_lines(), delimiter=delimiter, strict=True)
+    number, num_columns = 0, 0
+    while True:
+        problem = ""
         try:
-            header = [cell.strip() for cell in next(filled, [])]
-            if needs and needs not in map(str.lower, header):
-                raise Flaw(f"no column is named {needs!r}; the columns are {header}. {_HEADER}")
-            if twice := [name for name in header if name and header.count(name) > 1]:
-                raise Flaw(f"two columns are called {twice[0]!r}. {_HEADER} Rename one.")
-            for cells in filled:
-                if len(cells) != len(header):
-                    number = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-                    raise Flaw(f"{number} under {len(header)} columns. {_QUOTING}")
-                row = {name: cell for name, cell in zip(header, cells, strict=True) if name}
-                yield f"line {reader.line_num}", row
-        except (csv.Error, Flaw) as flaw:
-            remedy = "" if isinstance(flaw, Flaw) else f". {_QUOTING}"
-            raise error(f"{path}, line {reader.line_num}: {flaw}{remedy}") from flaw
+            cells = next(reader, None)
+        except csv.Error as error:
+            problem = f"{error}. {_QUOTING}"
+            again.extendleft(reversed(row[1:]))
+            del row[1:]
+            cells = next(csv.reader(row, delimiter=delimiter))
+            reader = csv.reader(next_lines(), delimiter=delimiter, strict=True)
+        if cells is None:
+            return
+        number += len(row)
+        row.clear()
+        num_columns = num_columns or len(cells)
+        if cells and len(cells) != num_columns and not problem:
+            problem = f"{len(cells)} cell{'s' * (len(cells) != 1)} under {num_columns} columns. {_QUOTING}"
+        if cells:
+            yield number, cells, problem
 
 
 def document(path: Path) -> Any:
@@ -276,27 +296,20 @@ def document(path: Path) -> Any:
 
 
 @contextmanager
-def opened(
-    path: Path, kind: type[InputError] = DatasetError, *, newline: str | None = None, encoding: str = UTF8
-) -> Iterator[TextIO]:
+def opened(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
     """Open a text file, and unpack it on the way if its name ends in .gz.
 
-    Args:
-        kind: The type of error to raise.
-        encoding: The encoding. In any other than UTF-8, bytes that have no meaning are replaced.
-
     Raises:
-        InputError: The file can't be read, or is not UTF-8; raised as `kind`.
+        DatasetError: The file can't be read, or is not UTF-8.
     """
     try:
-        errors = "strict" if encoding == UTF8 else "replace"
         opener = gzip.open if path.suffix.lower() == ".gz" else open
-        with opener(path, "rt", encoding=encoding, errors=errors, newline=newline) as file:
+        with opener(path, "rt", encoding="utf-8-sig", newline=newline) as file:
             yield cast("TextIO", file)
     except OSError as error:
-        raise kind(f"can't read {path}: {error.strerror}. Check the path.") from error
+        raise DatasetError(f"can't read {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:
-        raise kind(f"{path} is not UTF-8 ({error.reason}): convert it to UTF-8.") from error
+        raise DatasetError(f"{path} is not UTF-8 ({error.reason}): convert it to UTF-8.") from error
 
 
 def _opens_object(first: str, inside: str) -> bool:

@@ -2,7 +2,8 @@
 
 The steps for English are those of Lucene's English analyser, which the published systems used: lowercasing,
 removal of possessive endings and stop words, and stemming. In addition, Unicode compatibility forms are
-normalised (NFKC), so that the ligatures of a PDF match the letters of a query.
+normalised (NFKC), so that the ligatures of a PDF match the letters of a query, digits of other scripts are
+those of English, and an exponent or the number of a note is a term of its own.
 
 Other scripts have rules of their own, which do not depend on the language of the index:
 
@@ -37,6 +38,8 @@ _WORD = re.compile(
     rf"{_LETTERS}(?:'{_LETTERS})*"
     rf"|(?P<joined>[{IDEOGRAPHS}]+(?:\n[{IDEOGRAPHS}]+)*|[{HANGUL}]+|[{SOUTHEAST_ASIAN}]+)"
 )
+_EXPONENT = re.compile(r"[²³¹⁰⁴-⁹](?<=\d.)")
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _OF_SCRIPT = {
     "arabic": re.compile("[\u0600-\u06ff]"),
     "russian": re.compile("[\u0400-\u052f]"),
@@ -91,7 +94,7 @@ class Analysis:
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of `text`, in order and with repetitions. No term contains white space."""
-        plain = unicodedata.normalize("NFKC", text).replace("’", "'")
+        plain = text if text.isascii() else _with_common_digits(text).replace("’", "'")
         if self.language == "turkish":
             plain = plain.replace("I", "ı").replace("İ", "i")
         plain, rules = plain.lower(), (self.language, self.stop_words, self.stemming)
@@ -109,6 +112,12 @@ class Analysis:
             else:
                 terms += _word_terms(match[0], *rules)
         return terms
+
+
+def _with_common_digits(text: str) -> str:
+    """Return text in the form NFKC, with the digits 0 to 9, and with a space before an exponent."""
+    plain = unicodedata.normalize("NFKC", _EXPONENT.sub(r" \g<0>", text))
+    return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), plain)
 
 
 @lru_cache(maxsize=65_536)

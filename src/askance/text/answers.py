@@ -16,6 +16,7 @@ from askance.text.options import named_option
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
 """Characters that sentencex can't handle. At non-ASCII white space it splits a character and panics, and it
 rejects lone surrogates."""
+_PIECE_CHARACTERS = 2_000
 _PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…؟۔।])\s+|(?<=[。！？])|\n\s*\n")
 
 
@@ -35,6 +36,24 @@ def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ..
 
 
 def _boundaries(text: str, language: str) -> list[int]:
+    """Return the end offsets of sentences.
+
+    sentencex takes a time that is quadratic in the length of a text with many open quotation marks, so a long
+    text is given to it piece by piece. A piece begins where the last sentence found in the one before it
+    ends. A sentence that is longer than a piece is cut there.
+    """
+    ends, start = list[int](), 0
+    while len(text) - start > _PIECE_CHARACTERS:
+        piece = text[start : start + _PIECE_CHARACTERS]
+        space = max(piece.rfind(" "), piece.rfind("\n")) + 1
+        piece = piece[:space] if space > 1 else piece
+        inner = _boundaries_of_piece(piece, language)
+        ends += [start + end for end in inner[:-1] or inner]
+        start = ends[-1]
+    return [*ends, *(start + end for end in _boundaries_of_piece(text[start:], language))]
+
+
+def _boundaries_of_piece(text: str, language: str) -> list[int]:
     """Return the end offsets of sentences, found by sentencex or, if it fails, by `_PLAIN_BOUNDARY`."""
     from sentencex import get_sentence_boundaries
 

@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -32,6 +33,7 @@ from askance.retrieval.index.formats import READERS
 from askance.retrieval.index.index_folder import MANIFEST, EncoderRecord, Manifest, read_manifest
 from askance.retrieval.index.lexical import LexicalIndex
 from askance.retrieval.index.passages import Chunking, cut_passages, passage_id
+from askance.retrieval.index.reader_process import ReadingLimits
 from askance.retrieval.index.vectors import validate_vectors
 from askance.text.words import detect_language
 
@@ -51,6 +53,7 @@ def build_index(
     encoder: Encoder | None = None,
     chunking: Chunking | None = None,
     follow_links: bool = False,
+    limits: ReadingLimits = ReadingLimits(),
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
     """Build the index folder `out` from files and folders, or update an existing index there.
@@ -78,23 +81,26 @@ def build_index(
         chunking: How documents are split into passages; None takes the chunking of the index, or the default.
         follow_links: Follow links in the folders of `sources` to files outside them. Otherwise these files
             are skipped. If an earlier build read them, their documents are removed from the index.
+        limits: What reading one file may take. A file that takes more is skipped.
         progress: Called after every document, and while passages are embedded.
 
     Raises:
-        DocumentError: A source does not exist, or a row is malformed. The index is unchanged.
+        DocumentError: A source does not exist. The index is unchanged.
         NothingIndexed: `sources` hold nothing to index. The index is unchanged.
         BadIndex: `out` is not an index, can't be written, is being written by another process, is damaged or
             newer than this version, or was built with another analysis, chunking or encoder.
         ModelFailure: The encoder failed. The index is unchanged, but the next build uses the vectors made so
             far.
-        MissingExtra: The package that reads HTML files is not installed.
     """
     started = time.perf_counter()
-    documents = read_documents(sources, leave_out=out, follow_links=follow_links)
-    if analysis is None:
-        analysis, documents = _default_analysis(out, documents)
     described = None if encoder is None else describe_encoder(encoder)
-    with open_transaction(out, analysis, described, chunking) as transaction:
+    with ExitStack() as stack:
+        documents: Iterator[Document | SkippedSource] = stack.enter_context(
+            closing(read_documents(sources, leave_out=out, follow_links=follow_links, limits=limits))
+        )
+        if analysis is None:
+            analysis, documents = _default_analysis(out, documents)
+        transaction = stack.enter_context(open_transaction(out, analysis, described, chunking))
         build = _Build(transaction, progress)
         for item in documents:
             build.process(item)
@@ -112,7 +118,7 @@ def build_index(
         skipped=tuple(build.skipped),
         seconds=time.perf_counter() - started,
         encoded=build.num_encoded,
-        hidden=build.num_hidden,
+        hidden=tuple(build.hidden),
     )
 
 
@@ -210,7 +216,8 @@ class _Build:
     def __init__(
         self, transaction: BuildTransaction, progress: Callable[[BuildProgress], None] | None
     ) -> None:
-        self.num_documents = self.num_encoded = self.num_hidden = 0
+        self.num_documents = self.num_encoded = 0
+        self.hidden: list[str] = []
         self.outcomes: Counter[str] = Counter()
         self.skipped: list[SkippedSource] = []
         self._transaction = transaction
@@ -220,7 +227,7 @@ class _Build:
 
     def process(self, item: Document | SkippedSource) -> None:
         if isinstance(item, SkippedSource) and item.reason == HIDDEN:
-            self.num_hidden += 1
+            self.hidden.append(item.source)
         elif isinstance(item, SkippedSource):
             self.skipped.append(item)
         else:
@@ -373,7 +380,7 @@ def _batches(
 def _nothing_to_index(sources: Sequence[Path], build: _Build) -> NothingIndexed:
     named = ", ".join(map(str, sources)) or "no files at all"
     counts = [f"{len(build.skipped)} skipped"] * bool(build.skipped)
-    counts += [f"{build.num_hidden} hidden"] * bool(build.num_hidden)
+    counts += [f"{len(build.hidden)} hidden"] * bool(build.hidden)
     found = f" ({', '.join(counts)})" if counts else ""
     lines = "".join(f"\n  {each.source}: {each.reason}" for each in build.skipped)
     return NothingIndexed(

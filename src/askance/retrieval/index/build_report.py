@@ -34,7 +34,7 @@ class BuildReport:
         unchanged: The number of documents that were already in the index or in the checkpoint of an
             interrupted build.
         duplicates: The number of documents found again in this run, with the same id and content.
-        hidden: The number of files and folders that were left out because their names begin with a dot.
+        hidden: The files and folders that were left out because their names begin with a dot.
         encoded: The number of passages embedded in this run.
     """
 
@@ -49,7 +49,7 @@ class BuildReport:
     skipped: tuple[SkippedSource, ...]
     seconds: float
     encoded: int = 0
-    hidden: int = 0
+    hidden: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         changes = {
@@ -59,7 +59,7 @@ class BuildReport:
             "unchanged": self.unchanged,
             "duplicate": self.duplicates,
             "skipped": len(self.skipped),
-            "hidden": self.hidden,
+            "hidden": len(self.hidden),
             "passages encoded": self.encoded,
         }
         changed = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)

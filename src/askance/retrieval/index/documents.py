@@ -7,14 +7,13 @@
 | `.csv` `.tsv` `.xlsx` `.ods` | one document per row under a header |
 | `.tsv` in the layout of the DPR Wikipedia dump | one document per row: ``id<TAB>text<TAB>title`` |
 
-A file whose content does not match its name is skipped with the reason, and reading continues. A malformed
-row is an error instead, because the file is not what its owner believes it to be. A file that changes while
-it is read is read again.
+A file whose content does not match its name is skipped with the reason, and reading continues. A file that
+changes while it is read is read again. Files are read in a process of their own (see `reader_process`).
 """
 
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,11 +24,13 @@ from askance.retrieval.index.formats import (
     READERS,
     DocumentRow,
     Mark,
+    Rows,
     UnreadableFile,
     UnreadPart,
     extension,
     read_file,
 )
+from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 from askance.sample import CORPUS, SAMPLE
 
 HIDDEN = "hidden"
@@ -102,10 +103,15 @@ class SkippedSource:
 
 
 def read_documents(
-    paths: Sequence[Path], *, leave_out: Path | None = None, follow_links: bool = False
-) -> Iterator[Document | SkippedSource]:
+    paths: Sequence[Path],
+    *,
+    leave_out: Path | None = None,
+    follow_links: bool = False,
+    limits: ReadingLimits = ReadingLimits(),
+) -> Generator[Document | SkippedSource]:
     """Yield the documents and skipped sources in `paths`, in the given order, and by name within folders.
 
+    The process that reads the files ends with the generator, so close it if not all of it is taken.
     Folders are read recursively. Hidden files, links to folders and the folder `leave_out` are skipped. A
     file that is reached twice is read once. A path is also found if its name is written with other Unicode
     characters that look the same, composed or decomposed.
@@ -113,11 +119,10 @@ def read_documents(
     Args:
         follow_links: Follow links from a folder to files outside it. Otherwise such links are skipped. A link
             that is itself one of `paths` is always followed.
+        limits: What reading one file may take. A file that takes more is skipped.
 
     Raises:
-        DocumentError: A path does not exist (raised on the call), or a row is malformed (raised when the
-            iteration reaches the row).
-        MissingExtra: There is an HTML file, and the package that reads HTML is not installed.
+        DocumentError: A path does not exist; raised on the call.
     """
     found = [spelled(path) for path in paths]
     for path in found:
@@ -125,7 +130,7 @@ def read_documents(
             raise DocumentError(
                 f"there is no file or folder {_printable(path)}: check the spelling of the path."
             )
-    return _read_all(found, leave_out, follow_links)
+    return _read_all(found, leave_out, follow_links, limits)
 
 
 def spelled(path: Path) -> Path:
@@ -140,19 +145,20 @@ def absolute_path(path: Path) -> str:
 
 
 def _read_all(
-    paths: Sequence[Path], leave_out: Path | None, follow_links: bool
-) -> Iterator[Document | SkippedSource]:
+    paths: Sequence[Path], leave_out: Path | None, follow_links: bool, limits: ReadingLimits
+) -> Generator[Document | SkippedSource]:
     paths_seen = set[str]()
-    for given in paths:
-        for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
-            if path != given and path.name.startswith("."):
-                yield SkippedSource(_printable(path), HIDDEN)
-            elif not follow_links and path != given and _leads_out(path, given):
-                # The path is empty, so that this build removes what an earlier build read through the link.
-                yield SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")
-            elif (real_path := absolute_path(path)) not in paths_seen:
-                paths_seen.add(real_path)
-                yield from _read_file(path, id, real_path)
+    with ReaderProcess(limits) as reader:
+        for given in paths:
+            for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
+                if path != given and path.name.startswith("."):
+                    yield SkippedSource(_printable(path), HIDDEN)
+                elif not follow_links and path != given and _leads_out(path, given):
+                    # The path is empty, so that this build removes what an earlier one read through the link.
+                    yield SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")
+                elif (real_path := absolute_path(path)) not in paths_seen:
+                    paths_seen.add(real_path)
+                    yield from _read_file(path, id, real_path, reader)
 
 
 def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) -> Iterator[tuple[Path, str]]:
@@ -182,13 +188,15 @@ def _leads_out(path: Path, folder: Path) -> bool:
         return False  # `_problem` reports why
 
 
-def _read_file(path: Path, id: str, real_path: str) -> Iterator[Document | SkippedSource]:
+def _read_file(
+    path: Path, id: str, real_path: str, reader: ReaderProcess
+) -> Iterator[Document | SkippedSource]:
     source = SAMPLE if path == CORPUS else _printable(path)
     try:
         if problem := _problem(path):
             raise UnreadableFile(problem)
         has_text = False
-        for row in _unchanged_rows(path):
+        for row in _unchanged_rows(path, reader):
             if isinstance(row, UnreadPart):
                 yield SkippedSource(f"{source}, {row.name}", row.reason)
             elif row.text.strip():
@@ -223,7 +231,7 @@ def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str
     )
 
 
-def _unchanged_rows(path: Path) -> Iterator[DocumentRow | UnreadPart]:
+def _unchanged_rows(path: Path, reader: ReaderProcess) -> Rows:
     """Yield the rows of a file, all from one state of the file.
 
     Raises:
@@ -234,14 +242,14 @@ def _unchanged_rows(path: Path) -> Iterator[DocumentRow | UnreadPart]:
         before, problem = _state(path), None
         kept, num_characters, is_passed_on = list[DocumentRow | UnreadPart](), 0, False
         try:
-            for row in read_file(path):
+            for row in read_file(path) if path == CORPUS else reader.read(path):
                 kept.append(row)
                 num_characters += len(row.text) if isinstance(row, DocumentRow) and row.line else 0
                 if num_characters > _MAX_KEPT_CHARACTERS:
                     is_passed_on = True
                     yield from kept
                     kept, num_characters = [], 0
-        except (UnreadableFile, DocumentError) as error:
+        except UnreadableFile as error:
             problem = error
         has_changed = _state(path) != before
         if has_changed and not is_passed_on:

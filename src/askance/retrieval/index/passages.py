@@ -13,6 +13,8 @@ from askance.text.words import PIECE
 
 MIN_WORDS, MAX_WORDS = 20, 10_000
 MIN_LAST_WORDS = 10
+MAX_WORD_CHARACTERS = 200
+"""The length of a word, at most, so that the number of words bounds the length of a passage."""
 _SENTENCE_END = re.compile(r"[.!?…。！？؟][\"'”’»)\]]*(?=\s)|[。！？]|\S(?=[^\S\n]*\n[^\S\n]*\n)")
 """The end of a sentence, or of a paragraph before a blank line."""
 _LINE_END = re.compile(r"\S(?=[^\S\n]*\n)")
@@ -53,9 +55,9 @@ def cut_passages(document: Document, chunking: Chunking = Chunking()) -> Iterato
     """Yield the passages of `document`, in order. A document without words has none.
 
     A word is a run of characters other than white space; in scripts without spaces, two characters count as a
-    word (`text.words.PIECE`). The `text` of a passage is exactly
-    `document.text[start:end]`, from the first character of its first word to the last character of its last
-    word.
+    word (`text.words.PIECE`), and a run of more than 200 characters counts as several words. The `text` of a
+    passage is exactly `document.text[start:end]`, from the first character of its first word to the last
+    character of its last word.
 
     A whole file is cut where a page or a section begins. A page or section of more than `chunking.words`
     words is cut into passages of at most so many words, each of which ends with a sentence or a blank line if
@@ -91,7 +93,7 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
 def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, Mark]]:
     """Yield the start, the end, and the page and section of each passage."""
     text = document.text
-    words = [match.span() for match in PIECE.finditer(text)]
+    words = [span for match in PIECE.finditer(text) for span in _cut_word(*match.span())]
     if not words:
         return
     row_mark = document.marks[0] if document.marks else Mark(0)
@@ -107,6 +109,12 @@ def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, M
             yield words[first][0], words[end - 1][1], mark
             first = end - chunking.overlap
         yield words[first][0], words[after - 1][1], mark
+
+
+def _cut_word(start: int, end: int) -> Iterator[_Span]:
+    """Yield the span of a word or, of a run of characters longer than any word, the spans of its pieces."""
+    for begin in range(start, end, MAX_WORD_CHARACTERS):
+        yield begin, min(begin + MAX_WORD_CHARACTERS, end)
 
 
 def _sections(words: Sequence[_Span], marks: Sequence[Mark]) -> Iterator[tuple[int, int, Mark]]:

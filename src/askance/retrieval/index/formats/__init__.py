@@ -17,10 +17,14 @@ from askance.retrieval.index.formats.content import (
     check_size,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
-from askance.retrieval.index.formats.html import read_epub, read_html
+from askance.retrieval.index.formats.epub import read_epub
+from askance.retrieval.index.formats.excel import read_xls, read_xlsx
+from askance.retrieval.index.formats.html import read_html
 from askance.retrieval.index.formats.mail import read_mail
+from askance.retrieval.index.formats.notebooks import read_notebook
 from askance.retrieval.index.formats.office import read_docx, read_pptx
 from askance.retrieval.index.formats.opendocument import read_ods, read_odt
+from askance.retrieval.index.formats.outlook import read_msg
 from askance.retrieval.index.formats.pdf import read_pdf
 from askance.retrieval.index.formats.plain import (
     MARKUP,
@@ -31,15 +35,16 @@ from askance.retrieval.index.formats.plain import (
     read_markup,
     read_plain,
 )
-from askance.retrieval.index.formats.rows import MAX_ID_CHARACTERS, read_json, read_jsonl, read_table
+from askance.retrieval.index.formats.rows import read_json, read_jsonl
 from askance.retrieval.index.formats.rtf import read_rtf
-from askance.retrieval.index.formats.tables import read_xlsx
+from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS, read_table
 
 __all__ = [
     "MAX_ID_CHARACTERS",
     "READERS",
     "DocumentRow",
     "Mark",
+    "Rows",
     "UnreadPart",
     "UnreadableFile",
     "extension",
@@ -51,18 +56,25 @@ def _read_mail(path: Path) -> Rows:
     return read_mail(path, read_file)
 
 
+def _read_msg(path: Path) -> Rows:
+    return read_msg(path, read_file)
+
+
 READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".pdf": read_pdf,
     **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx"), read_pptx),
     **dict.fromkeys((".xlsx", ".xlsm"), read_xlsx),
+    ".xls": read_xls,
     **dict.fromkeys((".odt", ".odp"), read_odt),
     ".ods": read_ods,
     ".rtf": read_rtf,
     ".epub": read_epub,
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
     **dict.fromkeys((".md", ".markdown"), read_markdown),
+    ".ipynb": read_notebook,
     ".eml": _read_mail,
+    ".msg": _read_msg,
     **dict.fromkeys((".jsonl", ".ndjson"), read_jsonl),
     ".json": read_json,
     **dict.fromkeys((".csv", ".tsv"), read_table),

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from askance.core.filters import FieldValue
 from askance.retrieval.index.formats.fields import author_field
 
 MAX_FILE_BYTES = 256_000_000
 """The largest file that is read as a whole. Files of rows are read row by row and may be larger."""
+_MOST_EMPTY = 50
+"""How many empty cells are kept at the beginning of a row."""
 MAX_TEXT_CHARACTERS = 50_000_000
 """The longest text of one document."""
 _UNTITLED = re.compile(
@@ -18,6 +20,7 @@ _UNTITLED = re.compile(
     re.IGNORECASE,
 )
 """Titles that programs write into a file when its author gives none."""
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,25 @@ class UnreadPart:
 
 
 Rows = Iterator[DocumentRow | UnreadPart]
+
+
+def whole(row: DocumentRow) -> DocumentRow:
+    """Return a row with U+FFFD in place of each half of a character, which no index can store."""
+    marks = tuple(replace(mark, section=_mended(mark.section)) for mark in row.marks)
+    fields = {
+        _mended(name): _mended(value) if isinstance(value, str) else value
+        for name, value in row.fields.items()
+    }
+    title, text, sheet, id = map(_mended, (row.title, row.text, row.sheet, row.id or ""))
+    return replace(row, title=title, text=text, sheet=sheet, id=id or row.id, marks=marks, fields=fields)
+
+
+def _mended(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _HALF_CHARACTER.sub("\ufffd", text)
+    return text
 
 
 class UnreadableFile(ValueError):
@@ -135,17 +157,28 @@ class TextBuilder:
         self._append(text.strip(), "\n\n")
 
     def row(self, cells: Iterable[str]) -> None:
-        """Append a row of a table as one line, with its cells separated by " | "."""
-        line = " | ".join(" ".join(cell.split()) for cell in cells)
-        self._append(line.strip(" |"), "\n")
+        """Append a row of a table as one line, with its cells separated by " | ".
+
+        Empty cells are kept, so that cells stand under the names of their columns, but not at the end, nor
+        many of them at the beginning.
+        """
+        texts = [" ".join(cell.split()) for cell in cells]
+        while texts and not texts[-1]:
+            texts.pop()
+        num_empty = next((number for number, text in enumerate(texts) if text), 0)
+        self._append(" | ".join(texts[num_empty if num_empty > _MOST_EMPTY else 0 :]), "\n")
 
     def append(self, row: DocumentRow, name: str) -> None:
-        """Append the text of another document, such as an attachment, with `name` before its sections."""
+        """Append the text of another document, such as an attachment, with `name` before its sections.
+
+        A document without name begins in the section before it.
+        """
         start = self._length + (len("\n\n") if self._blocks else 0)
         if not self._append(row.text.strip(), "\n\n"):
             return
         cut = len(row.text) - len(row.text.lstrip())
-        self._marks.append(Mark(start, 0, name))
+        if name:
+            self._marks.append(Mark(start, 0, name))
         for mark in row.marks:
             section = ", ".join(filter(None, (name, mark.section)))
             self._marks.append(Mark(start + max(0, mark.start - cut), mark.page, section))

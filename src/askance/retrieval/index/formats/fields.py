@@ -1,7 +1,9 @@
 """The fields of documents, by which searches can be filtered: further columns of a row, and the author."""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -11,29 +13,36 @@ from askance.core.records import Field
 MAX_FIELDS = 100
 MAX_FIELD_CHARACTERS = 1_000
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,99})(\.\d{1,99})?", re.ASCII)
+_TRUTHS = dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 
 
 def cell_value(cell: str) -> FieldValue:
     """Return the value of a cell of a table: a number, true or false if it is written as one, else text."""
-    cell = cell.strip()
-    if cell.lower() in ("true", "false"):
-        return cell.lower() == "true"
-    if not _NUMBER.fullmatch(cell):
-        return cell
-    return float(cell) if "." in cell else int(cell)
+    if _NUMBER.fullmatch(cell):
+        return float(cell) if "." in cell else int(cell)
+    return _TRUTHS.get(cell, cell)
 
 
-def cell_fields(cells: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> dict[str, FieldValue]:
-    """Return the fields of a row of a table from its cells by the names of their columns.
+def field_names(header: Sequence[str]) -> list[str]:
+    """Return the field of each column of a table. It is empty for a column that can't be a field.
 
-    Args:
-        leave_out: The columns, in lower case, that are no fields.
-
-    Raises:
-        Flaw: A name or a text has half of a character.
+    If columns have the same name, the later ones are numbered.
     """
-    others = {name: cell_value(cell) for name, cell in cells.items() if name.lower() not in leave_out}
-    return row_fields(Field(others))
+    names, num_columns = list[str](), Counter[str]()
+    for name in map(str.strip, header):
+        num_columns[name] += 1
+        unique = name if num_columns[name] == 1 else f"{name} {num_columns[name]}"
+        names.append(unique if name and len(unique) <= MAX_FIELD_CHARACTERS and "`" not in name else "")
+    return names
+
+
+def cell_fields(names: Sequence[str], cells: Sequence[str]) -> dict[str, FieldValue]:
+    """Return the fields of a row (see `row_fields`), given the names of the columns and the cells."""
+    fields: dict[str, FieldValue] = {}
+    for name, cell in zip(names, cells, strict=False):
+        if name and cell and len(cell) <= MAX_FIELD_CHARACTERS:
+            fields[name] = cell_value(cell)
+    return fields if len(fields) <= MAX_FIELDS else dict(islice(fields.items(), MAX_FIELDS))
 
 
 def row_fields(columns: Field) -> dict[str, FieldValue]:
@@ -56,7 +65,7 @@ def row_fields(columns: Field) -> dict[str, FieldValue]:
 
 def author_field(author: str | None) -> dict[str, FieldValue]:
     """Return the field of a document's author, or no field if the document does not state one."""
-    name = " ".join((author or "").encode("utf-8", "replace").decode().split())
+    name = " ".join((author or "").split())
     return {"author": name[:MAX_FIELD_CHARACTERS]} if name else {}
 
 

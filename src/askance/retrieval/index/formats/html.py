@@ -1,34 +1,55 @@
-"""The readers of web pages, EPUB books, and of HTML inside other documents."""
+"""The readers of web pages, and of HTML inside other documents."""
 
 import re
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
-from posixpath import dirname
-from typing import Any
 
-from askance.core.errors import MissingExtra
 from askance.retrieval.index.formats.content import (
-    DocumentRow,
     Rows,
     TextBuilder,
-    UnreadableFile,
     check_size,
-    given_title,
 )
 from askance.retrieval.index.formats.encodings import decoded
-from askance.retrieval.index.formats.fields import author_field
-from askance.retrieval.index.formats.packages import InvalidXml, Package, joined, open_package
+from askance.retrieval.index.formats.packages import whole_number
 
-_INVISIBLE = {"script", "style", "template", "noscript", "head", "title"}
+_UNSEEN = {"script", "style", "template", "noscript", "title", "annotation", "annotation-xml"}
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
-_INLINE = set(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small "
-    "span strike strong sub sup time tt u var wbr".split()
+_BLOCKS = _HEADINGS | set(
+    "address article aside blockquote body button caption center dd details dialog dir div dl dt fieldset "
+    "figcaption figure footer form frameset header hgroup hr html legend li listing main menu nav ol "
+    "optgroup option p plaintext pre search section summary tbody tfoot thead ul xmp".split()
 )
-_MAIN_ELEMENTS = ("p", "head", "item", "quote", "code", "row")
-_NO_LETTER = re.compile(r"\W+")
+_LINKS, _NAVIGATION, _HIDDEN = 1, 2, 3
+"""What is left out of an element: lists of links; all, as it is navigation; all, as nobody sees it."""
+_REGIONS = set("aside div dl footer form header nav ol section table ul".split())
+_NAVIGATION_ROLES = {"menu", "menubar", "navigation", "search", "toolbar"}
+_COOKIE_BANNER = re.compile(
+    r"(?:cookie|gdpr|privacy).{0,3}(?:banner|bar\b|box|consent|dialog|modal|notice|overlay|popup)|cookiebot|onetrust",
+    re.IGNORECASE,
+)
+_LINK_LIST = re.compile(
+    r"nav|menu|breadcrumb|sidebar|pagination|pager|masthead|share|social|skip|toolbar|(?<!\S)(?:header|footer)(?!\S)",
+    re.IGNORECASE,
+)
+"""Names that authors give to regions in which the links lead elsewhere."""
+_LINK_SHARE = 0.8
+"""The share of a block's letters in links above which it is a list of links."""
+_PERMALINKS = ("¶", "#", "§")
+"""The text of links from a heading to itself."""
+_AUTHOR = {"author", "dc.creator", "dcterms.creator", "article:author"}
+_SCRIPTS = {
+    "sup": str.maketrans("0123456789+-−()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ⁿ"),
+    "sub": str.maketrans("0123456789+-−()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎"),
+}
+MAX_SPAN = 1_000
+"""How many columns or rows a cell can span, as in browsers."""
+MAX_REPEATED_CELL = 1_000
+"""The longest cell that is repeated, in characters."""
+MAX_REPEATED_CHARACTERS = 1_000_000
+"""The text of the rows with repeated cells in a page; in further rows none is repeated."""
+_NO_LETTER = re.compile(r"[\W_]+")
 _SPACE = re.compile(r"\s+")
 _DECLARED = re.compile(rb"""(?:charset\s*=\s*|<\?xml[^>]*encoding\s*=\s*)["']?\s*([-\w:]+)""", re.IGNORECASE)
 _HEAD_BYTES = 4096
@@ -38,230 +59,254 @@ _NO_ELEMENT = re.compile(
 )
 """Scripts, style sheets, comments and declarations; what does not end reaches to the end of the page."""
 _TAG_START = re.compile(r"<[a-zA-Z/]")
-_EPUB = "META-INF/container.xml"
-_CONTENTS = "application/x-dtbncx+xml"
-_FOOTNOTE = re.compile(r"<aside\b(?=[^<>]*\bfootnote)", re.IGNORECASE)
-"""The start of a footnote as Docutils and Sphinx write it; trafilatura leaves out what stands aside."""
-_FONT_ENCRYPTION = "idpf.org/2008/embedding"
 
 
 def read_html(path: Path) -> Rows:
-    """Yield the page as one row, with its title and main text, and its headings as sections.
+    """Yield the page as one row, with its title and visible text, and its headings as sections.
 
-    trafilatura finds where the main text begins and ends. If it finds none, the row has all visible text.
+    Navigation, cookie banners, and lists of links in headers, footers and the like are left out, unless the
+    page has nothing else or they never end. Superscripts are characters: "10⁵".
 
     Raises:
-        MissingExtra: trafilatura is not installed.
         UnreadableFile: The page is too large, or in an encoding that can't be recognised.
     """
-    try:
-        from trafilatura import bare_extraction
-    except ImportError as error:
-        raise MissingExtra("trafilatura", "html", f"reading {path}") from error
     check_size(path.stat().st_size)
     page = decoded_page(path.read_bytes())
-    main = bare_extraction(
-        _FOOTNOTE.sub("<div", page), with_metadata=True, include_comments=False, favor_recall=True
-    )
-    row = visible_text(page)
-    title = given_title(str(getattr(main, "title", None) or "")) or row.title
-    body = getattr(main, "body", None)
-    fields = author_field(str(getattr(main, "author", None) or ""))
-    yield replace(row if body is None else _main_part(row, body), title=title, fields=fields)
+    parser = _parsed(page, TextBuilder(), leaves_out_navigation=True)
+    row = parser.text.document(parser.title, parser.author)
+    if parser.is_in_navigation or not row.text:
+        parser = _parsed(page, TextBuilder())
+        row = parser.text.document(parser.title, parser.author)
+    yield row
 
 
-def decoded_page(content: bytes) -> str:
-    """Return a page as text, in UTF-8 or in the encoding that it declares or that is recognised."""
-    declared = _DECLARED.search(content[:_HEAD_BYTES])
-    return decoded(content, declared[1].decode("ascii") if declared else "")
+def decoded_page(content: bytes, declared: str = "") -> str:
+    """Return a page as text, in UTF-8 or in the encoding that is declared or recognised.
+
+    Args:
+        declared: The encoding that the message declares in which the page was sent.
+    """
+    found = _DECLARED.search(content[:_HEAD_BYTES])
+    return decoded(content, declared or (found[1].decode("ascii") if found else ""))
 
 
-def visible_text(page: str) -> DocumentRow:
-    """Return the title and the visible text of a page, with its headings as sections."""
-    parser = _Visible()
-    add_page(parser.text, page, parser)
-    return parser.text.document(parser.title)
+def add_page(text: TextBuilder, page: str) -> None:
+    """Append the visible text of a page, with its navigation, to a document."""
+    _parsed(page, text)
 
 
-def add_page(text: TextBuilder, page: str, parser: "_Visible | None" = None) -> None:
-    """Append the visible text of a page to a document.
+def _parsed(page: str, text: TextBuilder, *, leaves_out_navigation: bool = False) -> "_Visible":
+    """Return the parser after it has read a page and appended its visible text to a document.
 
     `HTMLParser` looks for the end of each comment and tag in the whole rest of the page, so the page is given
     to it without comments, and with an end of its last tag.
     """
-    parser = parser or _Visible()
-    parser.text = text
+    parser = _Visible(text, leaves_out_navigation)
     page = _NO_ELEMENT.sub("", page)
     has_open_tag = _TAG_START.search(page, page.rfind(">") + 1)
     parser.feed(page + ">" if has_open_tag else page)
     parser.close()
     parser.end_block()
+    return parser
 
 
-def read_epub(path: Path) -> Rows:
-    """Yield a book as one row, with its chapters in reading order and their headings as sections.
+@dataclass(slots=True)
+class _Region:
+    """An open element whose content is left out, as a whole or in part.
 
-    Raises:
-        UnreadableFile: The file is damaged, encrypted or too large. A damaged table of contents is no error.
+    Attributes:
+        kind: What is left out: `_LINKS`, `_NAVIGATION` or `_HIDDEN`.
+        num_open: The number of open elements of the same name that it has, including itself.
     """
-    with open_package(path) as package:
-        encryption = package.events("META-INF/encryption.xml")
-        algorithms = filter(None, (event.attributes.get("Algorithm") for event in encryption))
-        if any(_FONT_ENCRYPTION not in algorithm and "adobe" not in algorithm for algorithm in algorithms):
-            raise UnreadableFile("a book with copy protection")
-        paths = [
-            given["full-path"] for given in package.attributes(_EPUB, "rootfile") if "full-path" in given
-        ]
-        if not paths:
-            raise UnreadableFile("damaged: it does not name its content")
-        members, chapters, folder = dict[str, str](), dict[str, str](), dirname(paths[0])
-        for given in package.attributes(paths[0], "item"):
-            member = members[given.get("id", "")] = given.get("href", "")
-            if given.get("media-type") == _CONTENTS or "nav" in given.get("properties", "").split():
-                chapters |= _chapter_names(package, joined(folder, member))
-        spine = [members.get(given.get("idref", "")) for given in package.attributes(paths[0], "itemref")]
-        text = TextBuilder()
-        for member in filter(None, spine):
-            if (name := joined(folder, member)) in package:
-                if name in chapters:
-                    text.section(chapters[name])
-                add_page(text, decoded_page(package.read(name)))
-        yield text.document(package.text_of(paths[0], "title"), package.text_of(paths[0], "creator"))
+
+    tag: str
+    kind: int
+    num_open: int = 1
 
 
-def _chapter_names(package: Package, name: str) -> dict[str, str]:
-    """Return the names of the members in a table of contents of EPUB 2 or 3.
+@dataclass(slots=True)
+class _Table:
+    """An open table.
 
-    Other lists of links, such as landmarks, count only without a table of contents. If the XML is not valid
-    or declares entities, some of the names are lacking, or all.
-
-    Raises:
-        UnreadableFile: The table of contents is too large.
+    Attributes:
+        cells: The cells of its row so far, with the numbers of columns and rows that they span.
+        below: The cells that reach into the next row, by column, with the number of rows left.
     """
-    contents, others = dict[str, str](), dict[str, str]()
-    names, member, label = others, "", ""
-    with suppress(InvalidXml):
-        for kind, element, attributes in package.events(name):
-            target = attributes.get("src", "") or attributes.get("href", "")
-            if kind == "text":
-                label += element
-            elif element == "nav":
-                names = contents if "toc" in attributes.get("type", "").split() else others
-            elif kind == "start" and element in ("navLabel", "a"):
-                member, label = joined(dirname(name), target.partition("#")[0]), ""
-            elif kind == "start" and element == "content":
-                names.setdefault(joined(dirname(name), target.partition("#")[0]), label)
-            elif kind == "end" and element == "a":
-                names.setdefault(member, label)
-    return contents or others
+
+    cells: list[tuple[str, int, int]] = field(default_factory=list)
+    below: dict[int, tuple[str, int]] = field(default_factory=dict)
 
 
 class _Visible(HTMLParser):
     """A parser that collects the visible text of a page."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: TextBuilder, leaves_out_navigation: bool) -> None:
         super().__init__(convert_charrefs=True)
-        self.text = TextBuilder()
-        self._title_pieces: list[str] = []
-        self._pieces: list[str] = []
-        self._cells: list[str] = []
-        self._num_tables = 0
-        self._hidden: list[str] = []
-        self._is_heading = self._is_title = self._is_pre = False
+        self.text = text
+        self.author = ""
+        self._leaves_out_navigation = leaves_out_navigation
+        self._shared_title, self._title_pieces = "", list[str]()
+        self._pieces, self._links = list[str](), list[str]()
+        self._regions = list[_Region]()
+        self._tables, self._spans = [_Table()], (1, 1)
+        self._is_cell = self._is_heading = self._is_title = self._is_pre = self._is_link = False
+        self._script = dict[int, int]()
+        self._num_repeated = 0
 
     @property
     def title(self) -> str:
-        """The first title that is not empty."""
-        return "".join(self._title_pieces)
+        """The title for other sites, or else the first title that is not empty."""
+        return self._shared_title or "".join(self._title_pieces)
+
+    @property
+    def is_in_navigation(self) -> bool:
+        """The page so far ends in navigation."""
+        return self._kind == _NAVIGATION
+
+    @property
+    def _kind(self) -> int:
+        return self._regions[-1].kind if self._regions else 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _INVISIBLE:
-            self._hidden += [tag] * (tag not in self._hidden)
+        given = {name: value or "" for name, value in attrs}
+        if tag in _UNSEEN:
             self._is_title = tag == "title" and not self._title_pieces
         elif tag == "body":
-            self._hidden.clear()  # an unclosed head ends here
+            self._regions.clear()  # an unclosed title ends here
+        elif tag == "meta":
+            self._add_metadata(given)
         elif tag == "br":
             self._pieces.append("\n")
+        elif tag == "a":
+            self._is_link = given.get("href", "mailto:").partition(":")[0] not in ("mailto", "tel")
+        elif tag in _SCRIPTS:
+            self._script = _SCRIPTS[tag]
+        elif tag in ("td", "th"):
+            self._end_cell()
+            self._spans, self._is_cell = (_span(given, "colspan"), _span(given, "rowspan")), True
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "table":
+            self._end_row() if len(self._tables) > 1 else self.end_block()
+            self._tables.append(_Table())
+        elif tag in _BLOCKS or "-" in tag:
+            self._block_starts()
+            self._is_heading, self._is_pre = tag in _HEADINGS, tag == "pre"
+        self._open_region(tag, given)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "title":
+            self._is_title = False
+        elif tag == "a":
+            self._is_link = False
+        elif tag in _SCRIPTS:
+            self._script = {}
         elif tag in ("td", "th"):
             self._end_cell()
         elif tag == "tr":
             self._end_row()
-        elif tag == "table":
-            self.end_block()
-            self._num_tables += 1
-        elif tag not in _INLINE:
-            self._block_starts()
-            self._is_heading, self._is_pre = tag in _HEADINGS, tag == "pre"
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _INVISIBLE:
-            if tag in self._hidden:
-                del self._hidden[self._hidden.index(tag) :]
-            self._is_title = False
-        elif tag in ("td", "th"):
-            self._end_cell(is_closed=True)
-        elif tag == "tr":
+        elif tag == "table" and len(self._tables) > 1:
             self._end_row()
-        elif tag == "table" and self._num_tables:
-            self._end_row()
-            self._num_tables -= 1
-        elif tag not in _INLINE:
+            self._tables.pop()
+        elif tag in _BLOCKS or "-" in tag:
             self._block_starts()
             self._is_heading = self._is_pre = False
+        self._close_region(tag)
 
     def handle_data(self, data: str) -> None:
         if self._is_title:
             self._title_pieces.append(data)
-        elif not self._hidden:
+        elif self._kind < _NAVIGATION and not (self._is_link and data in _PERMALINKS):
+            if self._script.keys() >= set(map(ord, data)):
+                data = data.translate(self._script)
             self._pieces.append(data if self._is_pre else _SPACE.sub(" ", data))
+            if self._is_link:
+                self._links.append(data)
 
     def end_block(self) -> None:
         """Append the block so far to the text."""
         lines, self._pieces = "".join(self._pieces).split("\n"), []
-        self.text.block("\n".join(line.strip(" \t") for line in lines), is_heading=self._is_heading)
+        text = "\n".join(line.rstrip() if self._is_pre else line.strip(" \t") for line in lines)
+        if self._is_heading or not self._is_list_of_links(text):
+            self.text.block(text, is_heading=self._is_heading)
+
+    def _add_metadata(self, given: Mapping[str, str]) -> None:
+        name, content = (given.get("name") or given.get("property", "")).lower(), given.get("content", "")
+        if name == "og:title":
+            self._shared_title = content
+        elif name in _AUTHOR and "://" not in content:
+            self.author = self.author or content
+
+    def _open_region(self, tag: str, given: Mapping[str, str]) -> None:
+        for region in self._regions:
+            region.num_open += region.tag == tag and tag not in _UNSEEN
+        kind = _HIDDEN if tag in _UNSEEN else 0
+        if self._leaves_out_navigation and tag in _REGIONS:
+            names, role = f"{given.get('id')} {given.get('class')}", given.get("role", "").lower()
+            if tag == "nav" or role in _NAVIGATION_ROLES or _COOKIE_BANNER.search(names):
+                kind = _NAVIGATION
+            elif tag in ("header", "footer", "aside") or _LINK_LIST.search(names):
+                kind = _LINKS
+        if kind > self._kind:
+            self._regions.append(_Region(tag, kind))
+
+    def _close_region(self, tag: str) -> None:
+        for number, region in enumerate(self._regions):
+            region.num_open -= region.tag == tag
+            if not region.num_open:
+                del self._regions[number:]
+                return
+
+    def _is_list_of_links(self, text: str) -> bool:
+        """Return whether a block has hardly more than links, where such blocks are left out."""
+        links, self._links = "".join(self._links), []
+        if self._kind != _LINKS:
+            return False
+        return len(_NO_LETTER.sub("", links)) > _LINK_SHARE * len(_NO_LETTER.sub("", text))
 
     def _block_starts(self) -> None:
-        if self._num_tables:
+        if len(self._tables) > 1:
             self._pieces.append(" ")
         else:
             self.end_block()
 
-    def _end_cell(self, *, is_closed: bool = False) -> None:
-        """Append a cell. One that was not closed, as HTML permits, is a cell if it has text."""
-        cell, self._pieces = "".join(self._pieces), []
-        if is_closed or cell.strip():
-            self._cells.append(cell)
+    def _end_cell(self) -> None:
+        """Append the open cell, or the text outside of all cells as one."""
+        cell, self._pieces = " ".join("".join(self._pieces).split()), []
+        if self._is_cell or cell:
+            self._tables[-1].cells.append((cell, *self._spans))
+        self._spans, self._is_cell = (1, 1), False
 
     def _end_row(self) -> None:
+        """Append a row, in which a cell is repeated for each column and row that it spans."""
         self._end_cell()
-        self.text.row(self._cells)
-        self._cells = []
+        table, row, below = self._tables[-1], list[str](), dict[int, tuple[str, int]]()
+        if not table.cells:
+            return
+
+        def add(cell: str, num_rows: int) -> None:
+            if num_rows > 1:
+                below[len(row)] = cell, num_rows - 1
+            row.append(cell)
+
+        is_alone = len(table.cells) == 1 and not table.below
+        for cell, num_columns, num_rows in table.cells:
+            while len(row) in table.below:
+                add(*table.below.pop(len(row)))
+            can_repeat = len(cell) <= MAX_REPEATED_CELL and self._num_repeated < MAX_REPEATED_CHARACTERS
+            is_repeated = can_repeat and not is_alone and len(row) < MAX_SPAN
+            for _ in range(num_columns if is_repeated else 1):
+                add(cell, num_rows if can_repeat else 1)
+        for column, (cell, num_rows) in sorted(table.below.items()):
+            row += [""] * (column - len(row))
+            add(cell, num_rows)
+        if len(row) > len(table.cells):
+            self._num_repeated += len(row) + sum(map(len, row))
+        can_repeat = self._num_repeated < MAX_REPEATED_CHARACTERS
+        table.cells, table.below = [], below if can_repeat else {}
+        if not self._is_list_of_links(" ".join(row)):
+            self.text.row(row)
 
 
-def _main_part(row: DocumentRow, body: Any) -> DocumentRow:
-    """Return the part of a page from the first to the last line that trafilatura counts as main text.
-
-    trafilatura leaves out many headings and lists within the main text, so only its bounds are taken. The
-    headings directly before it belong to it.
-    """
-    elements = (element for element in body.iter() if element.tag in _MAIN_ELEMENTS)
-    main = {_key("".join(element.itertext())) for element in elements} - {""}
-    start, end, offset = len(row.text), 0, 0
-    for line in row.text.splitlines(keepends=True):
-        if _key(line) in main:
-            start, end = min(start, offset), offset + len(line)
-        offset += len(line)
-    if start >= end:
-        return row
-    for mark in reversed([mark for mark in row.marks if mark.start < start]):
-        if row.text[mark.start : start].replace(mark.section, "", 1).strip():
-            break
-        start = mark.start
-    marks = [replace(mark, start=max(0, mark.start - start)) for mark in row.marks if mark.start < end]
-    by_start = {mark.start: mark for mark in marks}
-    return replace(row, text=row.text[start:end], marks=tuple(by_start.values()))
-
-
-def _key(text: str) -> str:
-    """Return the letters and digits of a text, by which it is compared."""
-    return _NO_LETTER.sub("", text)
+def _span(given: Mapping[str, str], name: str) -> int:
+    return max(1, min(MAX_SPAN, whole_number(given.get(name), 1)))

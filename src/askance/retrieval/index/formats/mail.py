@@ -1,12 +1,13 @@
 """The reader of mail."""
 
-from collections.abc import Callable, Iterator
-from email.message import EmailMessage, MIMEPart
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from email.message import Message
 from email.parser import BytesParser
-from email.policy import EmailPolicy
+from email.policy import Compat32, default
+from mimetypes import guess_extension
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
 from askance.core.errors import DocumentError
 from askance.retrieval.index.formats.content import (
@@ -21,12 +22,15 @@ from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.html import add_page, decoded_page
 
 MAX_MAIL_BYTES = 64_000_000
-MAX_PARTS = 1_000
+MAX_ATTACHMENTS = 1_000
 MAX_DEPTH = 4
 """How deep messages and attachments may be nested."""
 MAX_HEADER_CHARACTERS = 50_000
 """What is read of a header. The parser of headers copies the rest of a header for each word of it."""
+MAX_CONTENT_HEADER_CHARACTERS = 2_000
+"""What is read of a header about a part's content, which is parsed several times."""
 _MAX_NAME_CHARACTERS = 255
+_TEXTS = ("text/plain", "text/html")
 _HEADERS = ("From", "To", "Cc", "Date")
 ReadFile = Callable[[Path], Rows]
 
@@ -44,78 +48,68 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
         UnreadableFile: The file is too large, or no message.
     """
     check_size(path.stat().st_size, MAX_MAIL_BYTES)
+    reader = _Reader(read_file)
     try:
-        with path.open("rb") as file:
-            message = BytesParser(policy=_POLICY).parse(file)
+        message = _PARSER.parsebytes(path.read_bytes())
         if not message.keys():
             raise UnreadableFile("no mail: it has no headers")
-        reader = _Reader(read_file)
         reader.add(message, 1)
     except RecursionError as error:
         raise UnreadableFile("its parts are nested too deep") from error
     yield reader.text.document(_header(message, "Subject"), _header(message, "From"))
-    yield from reader.unread
+    yield from reader.all_unread()
 
 
-class _BoundedHeaders(EmailPolicy):
-    """The default policy, except that the end of a header that is too long is left out."""
+class _BoundedHeaders(Compat32):
+    """The policy that parses no header before it is needed, and cuts the end of a long one."""
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
-        return name, value[:MAX_HEADER_CHARACTERS]
+        is_of_content = name.lower().startswith("content-")
+        return name, value[: MAX_CONTENT_HEADER_CHARACTERS if is_of_content else MAX_HEADER_CHARACTERS]
 
 
-_POLICY = cast("EmailPolicy[EmailMessage]", _BoundedHeaders())
+_PARSER = BytesParser(policy=_BoundedHeaders())
 
 
-class _Reader:
+class MessageBuilder:
+    """The text of a message and its attachments, and what of them could not be read."""
+
     def __init__(self, read_file: ReadFile) -> None:
         self.text = TextBuilder()
-        self.unread: list[UnreadPart] = []
+        self.unread = list[UnreadPart]()
         self._read_file = read_file
-        self._num_parts = 0
+        self._num_attachments, self._first_beyond = 0, ""
 
-    def add(self, message: EmailMessage, depth: int) -> None:
-        """Append a message with its attachments."""
-        headers = [f"{name}: {value}" for name in _HEADERS if (value := _header(message, name))]
+    def begin(self, headers: Mapping[str, str], depth: int) -> None:
+        """Append the headers of a message. The subject of an attached message names its section."""
         if depth > 1:
-            self.text.section(_header(message, "Subject") or "attached message", page=0)
-            headers.insert(0, f"Subject: {_header(message, 'Subject')}")
-        self.text.paragraph("\n".join(headers))
-        body = message.get_body(("plain", "html"))
-        if body is not None:
-            content = _content(body)
-            if body.get_content_subtype() == "html":
-                add_page(self.text, decoded_page(content))
-            else:
-                charset = str(body.get_content_charset() or "")
-                self.text.paragraph(decoded(content, charset).replace("\r\n", "\n"))
-        for part in _attachments(message):
-            self._num_parts += 1
-            given = " ".join((part.get_filename() or "").split())
-            name = given[-_MAX_NAME_CHARACTERS:] or f"attachment {self._num_parts}"
-            if self._num_parts > MAX_PARTS:
-                self.unread.append(UnreadPart(name, f"one of more than {MAX_PARTS:,} attachments"))
-                return
-            if part.get_content_type() == "message/rfc822":
-                inner = part.get_payload()
-                self._add_inner(name, inner[0] if isinstance(inner, list) else None, depth)
-            elif part.get_filename() and Path(name).suffix.lower() == ".eml":
-                self._add_inner(name, BytesParser(policy=_POLICY).parsebytes(_content(part)), depth)
-            elif part.get_filename():
-                self._attach(name, part)
+            self.text.section(headers["Subject"] or "attached message", page=0)
+        shown = (f"{name}: {value}" for name, value in headers.items() if name != "Subject" or depth > 1)
+        self.text.paragraph("\n".join(line for line in shown if not line.endswith(": ")))
 
-    def _add_inner(self, name: str, message: object, depth: int) -> None:
-        if isinstance(message, EmailMessage) and depth < MAX_DEPTH:
-            self.add(message, depth + 1)
-        else:
+    def can_read(self, name: str, depth: int = 0) -> bool:
+        """Return whether a further attachment can be read, and count it. Messages have a depth."""
+        self._num_attachments += 1
+        if depth == MAX_DEPTH:
             self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
+        if self._num_attachments == MAX_ATTACHMENTS + 1:
+            self._first_beyond = name
+        return depth < MAX_DEPTH and self._num_attachments <= MAX_ATTACHMENTS
 
-    def _attach(self, name: str, part: EmailMessage) -> None:
+    def all_unread(self) -> Iterator[UnreadPart]:
+        """Yield what was not read, with the attachments beyond the bound as one."""
+        yield from self.unread
+        if num_beyond := max(0, self._num_attachments - MAX_ATTACHMENTS):
+            name = f"{self._first_beyond} and the attachments after it, {num_beyond:,} in all"
+            yield UnreadPart(name, f"up to {MAX_ATTACHMENTS:,} attachments are read")
+
+    def attach(self, name: str, content: bytes) -> None:
+        """Append the text of an attachment, or keep the reason why there is none."""
         with TemporaryDirectory(prefix="askance-mail-") as folder:
             # The name in the message may hold slashes or be too long, and only its end says what it is.
             path = Path(folder, "attachment" + "".join(Path(name).suffixes[-2:])[-20:].replace("\0", ""))
-            path.write_bytes(_content(part))
+            path.write_bytes(content)
             try:
                 for row in self._read_file(path):
                     if isinstance(row, DocumentRow):
@@ -128,21 +122,107 @@ class _Reader:
                 self.unread.append(UnreadPart(name, str(error).replace(str(path), name)))
 
 
-def _attachments(message: EmailMessage) -> Iterator[EmailMessage]:
-    try:
-        yield from message.iter_attachments()
-    except (TypeError, AttributeError, KeyError):  # a malformed multipart message has none
-        return
+class _Reader(MessageBuilder):
+    def add(self, message: Message, depth: int) -> None:
+        """Append a message with its attachments."""
+        self.begin({name: _header(message, name) for name in ("Subject", *_HEADERS)}, depth)
+        self._add_content(message, depth)
+
+    def _add_content(self, message: Message, depth: int) -> None:
+        attachments = list[Message]()
+        self._add_text(message, attachments)
+        for part in attachments:
+            self._add_attachment(part, depth)
+
+    def _add_text(self, part: Message, attachments: list[Message], is_shown: bool = True) -> None:
+        """Append the text of a part, and collect its attachments, also those of alternatives not shown."""
+        kind, inner, shown = part.get_content_type(), _inner_parts(part), None
+        if kind.startswith("multipart/"):
+            if kind == "multipart/alternative":
+                shown = _shown_alternative(inner)
+            for each in inner[:1] if kind == "multipart/signed" else inner:  # a signature follows
+                if _is_attachment(each):
+                    attachments.append(each)
+                elif kind != "multipart/related" or each.get_content_maintype() != "image":
+                    self._add_text(each, attachments, is_shown and shown in (None, each))
+        elif is_shown and kind in _TEXTS:
+            try:
+                if kind == "text/html":
+                    add_page(self.text, decoded_page(_content(part), _charset(part)))
+                else:
+                    self.text.paragraph(_plain_text(part))
+            except UnreadableFile as error:
+                self.unread.append(UnreadPart("the text of the message", str(error)))
+
+    def _add_attachment(self, part: Message, depth: int) -> None:
+        kind, inner = part.get_content_type(), _inner_parts(part)
+        name = _unencoded("Subject", part.get_filename() or "")[-_MAX_NAME_CHARACTERS:]
+        name = name or f"attachment{guess_extension(kind) or ''}"
+        is_mail_file = Path(name).suffix.lower() == ".eml"
+        if not self.can_read(name, depth if inner or is_mail_file else 0):
+            return
+        if inner and kind.startswith("multipart/"):
+            self.text.section(name, page=0)
+            self._add_content(part, depth + 1)
+        elif inner or is_mail_file:
+            self.add(inner[0] if inner else _PARSER.parsebytes(_content(part)), depth + 1)
+        else:
+            self.attach(name, _content(part))
 
 
-def _content(part: MIMEPart) -> bytes:
+def _inner_parts(part: Message) -> list[Message]:
+    return part.get_payload() if part.is_multipart() else []  # type: ignore[return-value]
+
+
+def _is_attachment(part: Message) -> bool:
+    kind = part.get_content_type()
+    is_file = kind == "message/rfc822" or bool(part.get_filename() and kind not in _TEXTS)
+    return is_file or part.get_content_disposition() == "attachment"
+
+
+def _shown_alternative(parts: list[Message]) -> Message | None:
+    """Return the alternative that has plain text or else HTML."""
+    for kind in _TEXTS:
+        for part in parts:
+            if any(leaf.get_content_type() == kind and _content(leaf).strip() for leaf in part.walk()):
+                return part
+    return None
+
+
+def _plain_text(part: Message) -> str:
+    """Return plain text, with the lines joined that the sender's program broke (RFC 3676)."""
+    text = decoded(_content(part), _charset(part)).replace("\r\n", "\n")
+    if str(part.get_param("format")).lower() != "flowed":
+        return text
+    end = -1 if str(part.get_param("delsp")).lower() == "yes" else None
+    pieces, open_quote = list[str](), None
+    for line in text.split("\n"):
+        bare = line.lstrip(">")
+        quote, bare = line[: len(line) - len(bare)], bare.removeprefix(" ")
+        is_open = bare.endswith(" ") and bare != "-- "
+        start = "" if quote == open_quote else f"\n{quote} " if quote else "\n"
+        pieces.append(start + (bare[:end] if is_open else bare))
+        open_quote = quote if is_open else None
+    return "".join(pieces)
+
+
+def _content(part: Message) -> bytes:
     content = part.get_payload(decode=True)
     return content if isinstance(content, bytes) else b""
 
 
-def _header(message: EmailMessage, name: str) -> str:
-    try:
-        value = str(message.get(name) or "")
-    except (ValueError, IndexError, AttributeError, TypeError):  # the parser of headers fails on some
-        return ""
-    return " ".join(value.encode("utf-8", "replace").decode().split())
+def _charset(part: Message) -> str:
+    return str(part.get_content_charset() or "")
+
+
+def _header(message: Message, name: str) -> str:
+    values = (value for key, value in message.raw_items() if key.lower() == name.lower())
+    return _unencoded(name, next(values, ""))
+
+
+def _unencoded(name: str, value: str) -> str:
+    """Return the value of a header on one line, without the encoding of characters beyond ASCII."""
+    value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    with suppress(ValueError, IndexError, AttributeError, TypeError):  # the parser of headers fails on some
+        value = str(default.header_factory(name, value))
+    return " ".join(value.split())

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import MAX_TEXT_CHARACTERS, Rows, TextBuilder, UnreadableFile
 from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package, whole_number
-from askance.retrieval.index.formats.tables import MAX_COLUMNS, SheetCells, sheets_as_documents
+from askance.retrieval.index.formats.spreadsheets import (
+    MergedCells,
+    SheetCells,
+    cell_text,
+    percentage,
+    sheets_as_documents,
+)
+from askance.retrieval.index.formats.tables import MAX_COLUMNS, TableRow
 
 _MAX_SPACES = 100
 _MAX_ROWS = 1 << 20
@@ -65,10 +72,10 @@ def read_ods(path: Path) -> Rows:
     """
     num_missing = Counter[str]()
 
-    def rows_of(blocks: Iterator[_Block]) -> Iterator[tuple[int, list[str]]]:
+    def rows_of(blocks: Iterator[_Block]) -> Iterator[TableRow]:
         for block in blocks:
             num_missing[block.table] += block.num_missing
-            yield block.number, block.texts
+            yield TableRow(block.number, block.texts)
 
     with _opened(path) as package:
         title, author = _title_and_author(package)
@@ -112,7 +119,7 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
     Args:
         has_values: Cells have their values; otherwise the text that is shown, such as "4.00 kg".
     """
-    cells, cell, table, given = SheetCells(), list[str](), "", Attributes()
+    cells, merged, cell, table, given = SheetCells(), MergedCells(), list[str](), "", Attributes()
     num_tables = num_rows = num_pages = num_missing = 0
     num_repeated_rows = 1
     is_title = is_presentation = False
@@ -126,7 +133,7 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
         elif name == "table":
             num_tables += 1 if is_start else -1
             if is_start and num_tables == 1:
-                table, num_rows = attributes.get("name", ""), 0
+                table, num_rows, merged = attributes.get("name", ""), 0, MergedCells()
         elif name == "presentation":
             is_presentation = is_start
         elif name == "frame":
@@ -142,12 +149,17 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
             num_repeated = _count(given, "number-columns-repeated", MAX_COLUMNS)
             if "formula" in given and given.get("value-type") != "string" and not shown:
                 num_missing += num_repeated
+            num_columns = _count(given, "number-columns-spanned", MAX_COLUMNS)
+            last_row = num_rows + _count(given, "number-rows-spanned", _MAX_ROWS)
+            if num_columns > 1 or last_row > num_rows + 1:
+                merged.add((num_rows + 1, cells.num_columns, last_row, cells.num_columns + num_columns - 1))
             cells.add(shown, num_repeated)
             cell, given = [], {}
         elif name == "table-row" and num_tables == 1 and is_start:
             num_repeated_rows = _count(attributes, "number-rows-repeated", _MAX_ROWS)
         elif name == "table-row" and num_tables == 1:
-            yield _Block("row", cells.end_row(), table, num_rows + 1, num_missing)
+            row = merged.fill(TableRow(num_rows + 1, cells.end_row()))
+            yield _Block("row", list(row.cells), table, row.line, num_missing)
             num_missing = 0
             num_rows += num_repeated_rows
 
@@ -193,9 +205,10 @@ def _count(attributes: Attributes, name: str, limit: int) -> int:
 def _value(attributes: Attributes) -> str:
     """Return the value of a number, date or truth value as in tables of other formats, or an empty string."""
     match attributes.get("value-type"):
-        case "float" | "currency" | "percentage":
+        case "float" | "currency" | "percentage" as kind:
             with suppress(ValueError, OverflowError):
-                return f"{float(attributes.get('value', '')):.15g}"
+                value = float(attributes.get("value", ""))
+                return percentage(value) if kind == "percentage" else cell_text(value)
         case "date":
             return attributes.get("date-value", "").replace("T", " ").removesuffix(" 00:00:00")
         case "boolean":

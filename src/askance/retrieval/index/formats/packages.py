@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from html.entities import html5
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -65,6 +66,10 @@ class Package:
 
     def __contains__(self, name: str) -> bool:
         return name in self.archive.NameToInfo
+
+    def num_bytes(self, name: str) -> int:
+        """Return the unpacked size of a member, or 0 if there is none."""
+        return self.archive.NameToInfo[name].file_size if name in self else 0
 
     def read(self, name: str) -> bytes:
         """Return the content of a member.
@@ -213,6 +218,12 @@ def joined(folder: str, target: str) -> str:
     return "/".join(parts)
 
 
+@lru_cache(maxsize=1_000)
+def _event(kind: str, name: str) -> XmlEvent:
+    """Return the start or the end of an element without attributes; most elements are of a few kinds."""
+    return XmlEvent(kind, name.rpartition(" ")[2], {})
+
+
 def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -224,13 +235,16 @@ def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
         depth += 1
         if depth > MAX_DEPTH:
             raise UnreadableFile(f"more than {MAX_DEPTH:,} XML elements are nested")
-        local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-        events.append(XmlEvent("start", name.rpartition(" ")[2], local))
+        event = _event("start", name)
+        if attributes:
+            local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+            event = XmlEvent("start", event.name, local)
+        events.append(event)
 
     def end(name: str) -> None:
         nonlocal depth
         depth -= 1
-        events.append(XmlEvent("end", name.rpartition(" ")[2], {}))
+        events.append(_event("end", name))
 
     def refuse(*_: object) -> None:
         raise InvalidXml("declares XML entities, which may expand without bound")

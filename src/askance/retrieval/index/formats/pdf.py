@@ -1,8 +1,11 @@
 """The reader of PDF files."""
 
+import ctypes
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +22,20 @@ from askance.retrieval.index.formats.fields import author_field
 
 MAX_PAGES = 20_000
 MAX_BOOKMARKS = 20_000
+MAX_ANNOTATIONS = 20_000
 MAX_SEARCHED_CHARACTERS = 20_000
 """How much of a page is searched for the title of a bookmark, from the title before it on."""
 _MAX_TITLE_CHARACTERS = 300
 _HYPHENATION = "\x02"
+_ARABIC = re.compile("[\u0600-\u06ff]")
 _PDFIUM = threading.Lock()
 """PDFium must not be called by two threads at a time."""
 
 
 def read_pdf(path: Path) -> Rows:
     """Yield the file as one row, with its pages, its bookmarks as sections, and the title of its metadata.
+
+    The notes and the filled-in fields of a page follow its text.
 
     Raises:
         UnreadableFile: The file is encrypted, damaged, too large, or has no text.
@@ -39,6 +46,8 @@ def read_pdf(path: Path) -> Rows:
     content = path.read_bytes()
     try:
         with _PDFIUM, pypdfium2.PdfDocument(content) as document:
+            with suppress(pypdfium2.PdfiumError):
+                document.init_forms()
             if len(document) > MAX_PAGES:
                 raise UnreadableFile(f"a PDF of {len(document):,} pages; up to {MAX_PAGES:,} are read")
             pages = list(_pages(document))
@@ -56,17 +65,78 @@ def read_pdf(path: Path) -> Rows:
 
 
 def _pages(document: Any) -> Iterator[str]:
-    num_characters = 0
+    """Yield the text of each page, with its notes and the values of its form at the end."""
+    num_characters = num_annotations = 0
     for page in document:
         text_page = page.get_textpage()
-        text = text_page.get_text_bounded()
+        text = _with_letters_in_order(text_page.get_text_bounded(), text_page)
         text_page.close()
-        page.close()
         # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of a line.
-        text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
-        num_characters += len(text)
+        lines = [text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")]
+        for annotation in _annotations(page, MAX_ANNOTATIONS - num_annotations):
+            num_annotations += 1
+            lines += filter(None, [_annotation_text(annotation, document.formenv)])
+        page.close()
+        num_characters += sum(map(len, lines))
         check_length(num_characters)
-        yield text.encode("utf-8", "replace").decode()
+        yield "\n".join(lines)
+
+
+def _with_letters_in_order(text: str, text_page: Any) -> str:
+    """Return text in which the letters of an Arabic ligature are in order.
+
+    PDFium reverses text that is written from right to left letter by letter, also letters that share a glyph,
+    and so a place on the page.
+    """
+    if not _ARABIC.search(text) or text_page.count_chars() != len(text):
+        return text
+
+    def place(index: int) -> Any:
+        box = text_page.get_charbox(index) if _ARABIC.match(text[index]) else (0, 0, 0, 0)
+        return box if box[0] < box[2] else index
+
+    glyphs = (list(indices) for _, indices in groupby(range(len(text)), place))
+    return "".join(text[index] for indices in glyphs for index in reversed(indices))
+
+
+def _annotations(page: Any, max_annotations: int) -> Iterator[Any]:
+    from pypdfium2 import raw
+
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), max_annotations)):
+        if annotation := raw.FPDFPage_GetAnnot(page, number):
+            yield annotation
+            raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _annotation_text(annotation: Any, form: Any) -> str:
+    """Return the text of a note, or the name and the value of a filled-in field; else an empty string."""
+    from pypdfium2 import raw
+
+    kind = raw.FPDFAnnot_GetSubtype(annotation)
+    if raw.FPDFAnnot_GetFlags(annotation) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW):
+        return ""
+    if kind != raw.FPDF_ANNOT_WIDGET:
+        is_note = kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
+        return _string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents") if is_note else ""
+    field = raw.FPDFAnnot_GetFormFieldType(form, annotation) if form else raw.FPDF_FORMFIELD_UNKNOWN
+    value = ""
+    if field == raw.FPDF_FORMFIELD_CHECKBOX and raw.FPDFAnnot_IsChecked(form, annotation):
+        value = "ticked"
+    elif field == raw.FPDF_FORMFIELD_RADIOBUTTON and raw.FPDFAnnot_IsChecked(form, annotation):
+        value = _string(raw.FPDFAnnot_GetFormFieldExportValue, form, annotation)
+    elif field in (raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX):
+        is_secret = raw.FPDFAnnot_GetFormFieldFlags(form, annotation) & raw.FPDF_FORMFLAG_TEXT_PASSWORD
+        value = "" if is_secret else _string(raw.FPDFAnnot_GetFormFieldValue, form, annotation)
+    name = _string(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
+    name = name or _string(raw.FPDFAnnot_GetFormFieldName, form, annotation).rpartition(".")[2]
+    return f"{name}: {value}" if value else ""
+
+
+def _string(call: Callable[..., int], *arguments: Any) -> str:
+    """Return the UTF-16 string that a function of PDFium writes."""
+    buffer = (ctypes.c_ushort * (call(*arguments, None, 0) // 2 + 1))()
+    call(*arguments, buffer, ctypes.sizeof(buffer))
+    return bytes(buffer).decode("utf-16-le", "replace").partition("\0")[0].replace("\r", "\n").strip()
 
 
 def _bookmarks(document: Any) -> Iterator[tuple[int, str]]:

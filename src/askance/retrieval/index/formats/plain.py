@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import DocumentRow, Mark, Rows, check_size
-from askance.retrieval.index.formats.encodings import checked_encoding, decoded
+from askance.retrieval.index.formats.encodings import checked_encoding
 from askance.retrieval.index.formats.fields import author_field
 
 SOURCE_CODE = (
@@ -17,7 +17,7 @@ PLAIN_TEXT = ".txt .text .srt .vtt".split()
 _HEADING = re.compile(r"#{1,6}[ \t]+([^ \t].*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{3,})[ \t]*")
 _FLAGS = re.MULTILINE | re.IGNORECASE
-_FENCE = re.compile(r" {0,3}(```|~~~)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _IN_BRACES = r"(?:\[[^\[\]]{0,300}\])?\{((?:[^{}#]|\{[^{}#]{0,300}\}){1,300})\}"
 """A LaTeX argument, after an optional one. One with a "#" belongs to the definition of a command."""
 
@@ -79,12 +79,16 @@ def read_code(path: Path) -> Rows:
 
 
 def read_markdown(path: Path) -> Rows:
-    """Yield the file as one row, with its headings outside code blocks as sections.
+    """Yield the file as one row, with its headings outside code blocks as sections."""
+    yield markdown_document(_text(path))
+
+
+def markdown_document(text: str) -> DocumentRow:
+    """Return Markdown as a row.
 
     The title is the title in the metadata at its beginning, or else the first heading.
     """
-    text = _text(path)
-    metadata, marks, start, is_code, before = dict[str, str](), list[Mark](), 0, False, ""
+    metadata, marks, start, fence, before = dict[str, str](), list[Mark](), 0, "", ""
     is_metadata = text.startswith("---\n")
     for line in text.splitlines(keepends=True):
         bare = line.rstrip("\r\n")
@@ -93,17 +97,15 @@ def read_markdown(path: Path) -> Rows:
             key, _, value = bare.partition(":")
             if is_metadata and value.strip():
                 metadata.setdefault(key, _unquoted(value.strip()))
-        elif _FENCE.match(bare):
-            is_code = not is_code
-        elif not is_code and not is_metadata and (heading := _HEADING.fullmatch(bare)):
+        elif (found := _FENCE.match(bare)) and found[1].startswith(fence):
+            fence = "" if fence else found[1]
+        elif not fence and not is_metadata and (heading := _HEADING.fullmatch(bare)):
             marks.append(Mark(start, 0, heading[1].rstrip(" \t").rstrip("#").rstrip(" \t")))
-        elif not is_code and not is_metadata and before.strip() and _UNDERLINE.fullmatch(bare):
+        elif not fence and not is_metadata and before.strip() and _UNDERLINE.fullmatch(bare):
             marks.append(Mark(start - len(before), 0, before.strip()))
-        before = (
-            line if not is_code and bare.strip() and not bare.startswith(("#", ">", "-", "|", " ")) else ""
-        )
+        before = line if not fence and bare.strip() and not bare.startswith(("#", ">", "-", "|", " ")) else ""
         start += len(line)
-    yield _document(text, metadata.get("title", ""), metadata.get("author", ""), marks)
+    return _document(text, metadata.get("title", ""), metadata.get("author", ""), marks)
 
 
 def _unquoted(value: str) -> str:
@@ -138,5 +140,4 @@ def _document(text: str, title: str, author: str, marks: list[Mark]) -> Document
 
 def _text(path: Path) -> str:
     check_size(path.stat().st_size)
-    checked_encoding(path)
-    return decoded(path.read_bytes())
+    return path.read_bytes().decode(checked_encoding(path), "replace")

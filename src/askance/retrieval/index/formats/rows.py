@@ -1,15 +1,12 @@
-"""Files of rows, each of which is a document: JSON Lines, JSON, CSV and TSV."""
+"""JSON Lines and JSON files."""
 
-import csv
 import json
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import DocumentError
-from askance.core.records import Convert, Field, converted, lines, opened, table_rows
-from askance.core.records import Rows as RecordRows
+from askance.core.records import Field
 from askance.retrieval.index.formats.content import (
     DocumentRow,
     Rows,
@@ -20,10 +17,16 @@ from askance.retrieval.index.formats.content import (
     given_title,
 )
 from askance.retrieval.index.formats.encodings import checked_encoding, decoded
-from askance.retrieval.index.formats.fields import cell_fields, row_fields
-from askance.retrieval.index.formats.tables import delimiter_of, read_delimited, rows_as_documents
+from askance.retrieval.index.formats.fields import row_fields
+from askance.retrieval.index.formats.tables import (
+    TableRow,
+    converted_rows,
+    open_text,
+    rest_as_document,
+    row_id,
+    rows_as_documents,
+)
 
-MAX_ID_CHARACTERS = 512
 MAX_JSON_BYTES = 64_000_000
 """The largest .json file, which is parsed as a whole. JSON Lines may be of any size."""
 MAX_JSON_CELLS = 50_000_000
@@ -34,43 +37,17 @@ _JSON_SHAPE = (
     '"id" and "title" may be left out, "contents" may stand for "text", and further keys become fields.'
 )
 _JSON_KEYS = ("id", "_id", "title", *_TEXTS)
-_TABLE_COLUMNS = ("id", "title", "text")
-_TSV_SHAPE = "The first line names the columns: id, text, title, and further ones. Only text is needed."
 
 
 def read_jsonl(path: Path) -> Rows:
-    """Yield the rows of a JSON Lines file, without blank lines.
+    """Yield the rows of a JSON Lines file, without blank lines. Malformed rows are parts that can't be read.
 
     Raises:
-        DocumentError: A row is malformed. The message names the file, the line, the problem and the expected
-            format.
+        UnreadableFile: The encoding can't be recognised, or a line is too long.
     """
-    return _rows(path, lines(path, DocumentError, checked_encoding(path)), _json_row, _JSON_SHAPE)
-
-
-def read_table(path: Path) -> Rows:
-    """Yield the rows of a CSV or TSV file.
-
-    In a table with a column "text", such as the DPR Wikipedia dump, a row is a text with "id" and "title".
-    The columns are found by name. In any other table, a row is its cells with the names of their columns. A
-    table without header is one row.
-
-    Raises:
-        DocumentError: In a table with a column "text", a row is malformed. The message names the file, the
-            line, the problem and the remedy.
-        UnreadableFile: The file is no table, or its encoding can't be recognised.
-    """
-    encoding = checked_encoding(path)
-    delimiter = delimiter_of(path, encoding)
-    with opened(path, DocumentError, newline="", encoding=encoding) as file:
-        try:
-            header = next(filter(None, csv.reader(file, delimiter=delimiter)), [])
-        except csv.Error as error:
-            raise UnreadableFile(f"line 1: {error}") from error
-    if "text" not in (cell.strip().lower() for cell in header):
-        return read_delimited(path, encoding, delimiter)
-    rows = table_rows(path, DocumentError, needs="text", delimiter=delimiter, encoding=encoding)
-    return _rows(path, rows, _table_row, _TSV_SHAPE)
+    with open_text(path, checked_encoding(path)) as file:
+        filled = ((f"line {number}", line) for number, line in enumerate(file, start=1) if line.strip())
+        yield from converted_rows(filled, _json_row, _JSON_SHAPE)
 
 
 def read_json(path: Path) -> Rows:
@@ -80,7 +57,6 @@ def read_json(path: Path) -> Rows:
     A file of JSON Lines under this name is read as such.
 
     Raises:
-        DocumentError: A row with a text is malformed.
         UnreadableFile: The file is too large or not JSON.
     """
     check_size(path.stat().st_size, MAX_JSON_BYTES)
@@ -98,24 +74,18 @@ def read_json(path: Path) -> Rows:
     records = value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else []
     if any(name in record for record in records for name in _TEXTS):
         numbered = ((f"record {number}", record) for number, record in enumerate(records, start=1))
-        yield from _rows(path, numbered, _object_row, _JSON_SHAPE)
+        yield from converted_rows(numbered, _object_row, _JSON_SHAPE)
     elif records and not any(isinstance(each, dict | list) for record in records for each in record.values()):
         names = list(dict.fromkeys(name for record in records for name in record))
         if len(names) * len(records) > MAX_JSON_CELLS:
             raise UnreadableFile(f"a table of {len(names):,} different keys in {len(records):,} objects")
         table = chain([names], ([_shown(record.get(name)) for name in names] for record in records))
         rest = TextBuilder()
-        yield from rows_as_documents(enumerate(table), path.stem, rest)
-        yield rest.document()
+        yield from rows_as_documents(starmap(TableRow, enumerate(table)), path.stem, rest)
+        yield from rest_as_document(rest)
     else:
         found = value.get("title", value.get("name")) if isinstance(value, dict) else None
         yield DocumentRow(given_title(found) if isinstance(found, str) else "", _text_of(value))
-
-
-def _rows(path: Path, rows: RecordRows, convert: Convert[DocumentRow], shape: str) -> Iterator[DocumentRow]:
-    for location, row in rows:
-        line = int(location.rpartition(" ")[2])
-        yield from converted(row, line, convert, shape, f"{path}, {location}", DocumentError)
 
 
 def _json_row(written: Field, line: int) -> Iterator[DocumentRow]:
@@ -127,23 +97,7 @@ def _object_row(row: Field, line: int) -> Iterator[DocumentRow]:
     if not row["text"].is_given and not row["title"].is_given:
         title, text = _split_contents(text)
     others = {name: value for name, value in row.object().items() if name not in _JSON_KEYS}
-    yield DocumentRow(title, text, _id(row.first("id", "_id")), line, fields=row_fields(Field(others)))
-
-
-def _table_row(row: Field, line: int) -> Iterator[DocumentRow]:
-    cells = Field({name.lower(): cell for name, cell in row.object().items()})
-    title, text = cells.get("title", "").maybe_blank(), cells["text"].maybe_blank()
-    fields = cell_fields(row.object(), leave_out=_TABLE_COLUMNS)
-    yield DocumentRow(title, text, _id(cells["id"]), line, fields=fields)
-
-
-def _id(given: Field) -> str | None:
-    if not given.is_given:
-        return None
-    id = given.id()
-    if len(id) > MAX_ID_CHARACTERS:
-        raise given.flaw(f"has {len(id)} characters; {MAX_ID_CHARACTERS} are possible")
-    return id
+    yield DocumentRow(title, text, row_id(row.first("id", "_id")), line, fields=row_fields(Field(others)))
 
 
 def _split_contents(contents: str) -> tuple[str, str]:
@@ -175,5 +129,5 @@ def _leaves(value: Any, path: str) -> Iterator[str]:
         items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
         for key, each in items:
             yield from _leaves(each, f"{path}.{key}" if path else f"{key}")
-    elif shown := _shown(value).encode("utf-8", "replace").decode():
+    elif shown := _shown(value):
         yield f"{path}: {shown}" if path else shown

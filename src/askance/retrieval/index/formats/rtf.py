@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from askance.core.strict_json import whole_characters
 from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, check_size
 
 MAX_GROUPS = 5_000
@@ -12,10 +13,15 @@ _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
 )
 _LEFT_OUT = set(
-    b"fonttbl colortbl stylesheet info pict object header headerl headerr headerf footer footerl footerr "
+    b"fonttbl colortbl stylesheet info pict objdata header headerl headerr headerf footer footerl footerr "
     b"footerf fldinst themedata datastore listtable listoverridetable rsidtbl generator xmlnstbl filetbl "
-    b"revtbl".split()
+    b"revtbl shprslt upr xe tc".split()
 )
+_SEEN = set(b"shptxt dptxbxtext footnote fldrslt moMath moMathPara".split())
+"""What a person sees although it may stand in a group that older programs skip."""
+_ASIDE = set(b"shptxt dptxbxtext footnote".split())
+"""Text boxes and notes, which are paragraphs of their own after the paragraph in which they are."""
+_PROPERTIES_OF_MATH = re.compile(rb"m[a-zA-Z]+Pr")
 _CHARACTERS = {
     b"tab": "\t", b"line": "\n", b"emdash": "—", b"endash": "–", b"lquote": "‘", b"rquote": "’",
     b"ldblquote": "“", b"rdblquote": "”", b"bullet": "•", b"emspace": " ", b"enspace": " ", b"~": "\u00a0",
@@ -39,11 +45,13 @@ def read_rtf(path: Path) -> Rows:
     content = path.read_bytes()
     if not content.lstrip().startswith(b"{\\rtf"):
         raise UnreadableFile("damaged, or no RTF")
-    reader = _Reader()
-    for token in _TOKEN.finditer(content):
+    reader, position = _Reader(), 0
+    while token := _TOKEN.search(content, position):
         reader.process(token)
-    reader.end_paragraph()
-    title, author = ("".join(reader.info[name]) for name in (b"title", b"author"))
+        num_raw_bytes = int(token[2] or 0) if token[1] == b"bin" else 0
+        position = token.end() + max(0, num_raw_bytes)
+    reader.end()
+    title, author = (whole_characters("".join(reader.info[name])) for name in (b"title", b"author"))
     yield reader.text.document(title, author)
 
 
@@ -55,6 +63,7 @@ class _Group:
         destination: The control word that says what the text of the group is; empty for text of the document.
         num_alternatives: The number of characters that stand for a Unicode character after it.
         style: The style of the paragraph.
+        is_aside: True for a text box or a note, but not for the groups in it.
     """
 
     destination: bytes = b""
@@ -63,6 +72,7 @@ class _Group:
     style: int = 0
     is_heading: bool = False
     is_table: bool = False
+    is_aside: bool = False
 
 
 class _Reader:
@@ -74,6 +84,7 @@ class _Reader:
         self._group, self._open_groups = _Group(), list[_Group]()
         self._encoding, self._fonts, self._headings = "cp1252", dict[int, str](), set[int]()
         self._bytes, self._pieces, self._cells = bytearray(), list[str](), list[str]()
+        self._outer, self._asides = list[list[str]](), list[str]()
         self._to_skip = 0
 
     def process(self, token: re.Match[bytes]) -> None:
@@ -85,8 +96,11 @@ class _Reader:
         if brace == b"{":
             if len(self._open_groups) == MAX_GROUPS:
                 raise UnreadableFile(f"more than {MAX_GROUPS:,} groups are nested")
-            self._open_groups.append(replace(self._group))
+            self._open_groups.append(self._group)
+            self._group = replace(self._group, is_aside=False)
         elif brace:
+            if self._group.is_aside:
+                self._end_aside()
             self._group = self._open_groups.pop() if self._open_groups else self._group
         elif hexadecimal:
             self._add_bytes(bytes([int(hexadecimal, 16)]))
@@ -102,20 +116,48 @@ class _Reader:
         elif word or symbol in (b"\n", b"\r"):  # a line end after a backslash ends a paragraph
             self._control(word or b"par", int(number) if number else None)
 
-    def end_paragraph(self) -> None:
-        """End a paragraph or a row."""
+    def end(self) -> None:
+        """End the document, and all that is open in it."""
+        while self._outer:
+            self._end_aside()
+        self._end_paragraph()
+
+    def _end_paragraph(self) -> None:
+        paragraph = self._taken()
+        if self._outer:
+            self._asides.append(paragraph)
+        else:
+            is_heading = self._group.is_heading or self._group.style in self._headings
+            self.text.block(paragraph, is_heading=is_heading)
+            self._append_asides()
+
+    def _end_aside(self) -> None:
+        self._asides.append(self._taken())
+        self._pieces = self._outer.pop()
+
+    def _append_asides(self) -> None:
+        for aside in self._asides:
+            self.text.paragraph(aside)
+        self._asides.clear()
+
+    def _taken(self) -> str:
+        """Return the text of the paragraph or cell so far, and begin the next one."""
         self._flush()
-        paragraph, self._pieces = "".join(self._pieces), []
-        is_heading = self._group.is_heading or self._group.style in self._headings
-        self.text.block(paragraph, is_heading=is_heading)
+        pieces, self._pieces = self._pieces, []
+        return whole_characters("".join(pieces))
 
     def _control(self, word: bytes, number: int | None) -> None:
         value, group = number or 0, self._group
-        if word in _LEFT_OUT:
+        if word in _LEFT_OUT or _PROPERTIES_OF_MATH.fullmatch(word):
             group.destination = word
-        elif word == b"footnote" and group.destination == b"*":
+        elif word in _SEEN and group.destination in (b"", b"*"):
             group.destination = b""
-            self._add(" ")
+            if word in _ASIDE:
+                self._flush()
+                self._outer.append(self._pieces)
+                self._pieces, group.is_aside = [], True
+        elif word == b"ud" and len(self._open_groups) > 1:  # the form of a group in Unicode, after \upr
+            group.destination = self._open_groups[-2].destination
         elif group.destination == b"info" and self.info.get(word) == []:
             group.destination = word
         elif word == b"f":
@@ -143,17 +185,16 @@ class _Reader:
         elif word == b"intbl":
             group.is_table = True
         elif word in (b"cell", b"nestcell"):
-            self._flush()
-            self._cells.append("".join(self._pieces))
-            self._pieces = []
+            self._cells.append(self._taken())
         elif word == b"row":
             self.text.row(self._cells)
             self._cells = []
+            self._append_asides()
         elif word in (b"par", b"sect", b"page"):
             if group.is_table:
                 self._add(" ")
             else:
-                self.end_paragraph()
+                self._end_paragraph()
 
     def _add_bytes(self, content: bytes) -> None:
         skipped = min(self._to_skip, len(content))

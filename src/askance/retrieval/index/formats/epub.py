@@ -1,0 +1,71 @@
+"""The reader of EPUB books."""
+
+from contextlib import suppress
+from pathlib import Path
+from posixpath import dirname
+
+from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile
+from askance.retrieval.index.formats.html import add_page, decoded_page
+from askance.retrieval.index.formats.packages import InvalidXml, Package, joined, open_package
+
+_EPUB = "META-INF/container.xml"
+_CONTENTS = "application/x-dtbncx+xml"
+_FONT_ENCRYPTION = "idpf.org/2008/embedding"
+
+
+def read_epub(path: Path) -> Rows:
+    """Yield a book as one row, with its chapters in reading order and their headings as sections.
+
+    Raises:
+        UnreadableFile: The file is damaged, encrypted or too large. A damaged table of contents is no error.
+    """
+    with open_package(path) as package:
+        encryption = package.events("META-INF/encryption.xml")
+        algorithms = filter(None, (event.attributes.get("Algorithm") for event in encryption))
+        if any(_FONT_ENCRYPTION not in algorithm and "adobe" not in algorithm for algorithm in algorithms):
+            raise UnreadableFile("a book with copy protection")
+        paths = [
+            given["full-path"] for given in package.attributes(_EPUB, "rootfile") if "full-path" in given
+        ]
+        if not paths:
+            raise UnreadableFile("damaged: it does not name its content")
+        members, chapters, folder = dict[str, str](), dict[str, str](), dirname(paths[0])
+        for given in package.attributes(paths[0], "item"):
+            member = members[given.get("id", "")] = given.get("href", "")
+            if given.get("media-type") == _CONTENTS or "nav" in given.get("properties", "").split():
+                chapters |= _chapter_names(package, joined(folder, member))
+        spine = [members.get(given.get("idref", "")) for given in package.attributes(paths[0], "itemref")]
+        text = TextBuilder()
+        for member in filter(None, dict.fromkeys(spine)):  # a chapter has one place in a book
+            if (name := joined(folder, member)) in package:
+                if name in chapters:
+                    text.section(chapters[name])
+                add_page(text, decoded_page(package.read(name)))
+        yield text.document(package.text_of(paths[0], "title"), package.text_of(paths[0], "creator"))
+
+
+def _chapter_names(package: Package, name: str) -> dict[str, str]:
+    """Return the names of the members in a table of contents of EPUB 2 or 3.
+
+    Other lists of links, such as landmarks, count only without a table of contents. If the XML is not valid
+    or declares entities, some of the names are lacking, or all.
+
+    Raises:
+        UnreadableFile: The table of contents is too large.
+    """
+    contents, others = dict[str, str](), dict[str, str]()
+    names, member, label = others, "", ""
+    with suppress(InvalidXml):
+        for kind, element, attributes in package.events(name):
+            target = attributes.get("src", "") or attributes.get("href", "")
+            if kind == "text":
+                label += element
+            elif element == "nav":
+                names = contents if "toc" in attributes.get("type", "").split() else others
+            elif kind == "start" and element in ("navLabel", "a"):
+                member, label = joined(dirname(name), target.partition("#")[0]), ""
+            elif kind == "start" and element == "content":
+                names.setdefault(joined(dirname(name), target.partition("#")[0]), label)
+            elif kind == "end" and element == "a":
+                names.setdefault(member, label)
+    return contents or others
