@@ -36,7 +36,7 @@ _MEMORY = "needs more memory than the {:g} GB that reading one file may take (--
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """What reading one file may take.
+    """The limits of reading one file.
 
     Attributes:
         seconds: The time without any result. A file of rows has results all along, so it may take longer.
@@ -198,7 +198,7 @@ def serve(num_bytes: int) -> None:
 
 
 def _take(paths: Queue[str]) -> None:
-    """Queue the paths that the parent process names, and end this process with it, whatever it is doing."""
+    """Queue the paths that the parent process names, and end this process when that one ends, even while a file is read."""
     with suppress(EOFError, OSError):
         while True:
             paths.put(pickle.load(sys.stdin.buffer))
