@@ -198,7 +198,7 @@ def serve(num_bytes: int) -> None:
 
 
 def _take(paths: Queue[str]) -> None:
-    """Queue the paths that the parent process names, and end this process when that one ends, even while a file is read."""
+    """Queue the paths that the parent process names, and end with it, even while a file is read."""
     with suppress(EOFError, OSError):
         while True:
             paths.put(pickle.load(sys.stdin.buffer))
