@@ -315,7 +315,7 @@ def test_mail_has_its_attachments_as_sections(tmp_path):
     assert row.title == "Grüße"
     assert row.text == "From: Ada <ada@example.org>\n\nRead this.\n\nSome page\nOther page"
     assert sections(row) == [(1, "b.pdf", "Some "), (2, "b.pdf", "Other")]
-    assert [each.name for each in unread] == ["photo.png", "line 1"]
+    assert [each.name for each in unread] == ["photo.png", "../rows.jsonl, line 1"]
     assert unread[0].reason == "unknown kind of file (.png)"
     assert "is no JSON" in unread[1].reason
 

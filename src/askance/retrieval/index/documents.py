@@ -2,9 +2,9 @@
 
 | file | becomes |
 |---|---|
-| text, Markdown, source code, HTML, PDF, DOCX, PPTX, ODT, RTF, EPUB, mail | one document |
+| text, Markdown, source code, notebooks, HTML, PDF, DOCX, PPTX, ODT, RTF, EPUB, mail | one document |
 | `.jsonl` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
-| `.csv` `.tsv` `.xlsx` `.ods` | one document per row under a header |
+| `.csv` `.tsv` `.xlsx` `.xls` `.ods` | one document per row under a header |
 | `.tsv` in the layout of the DPR Wikipedia dump | one document per row: ``id<TAB>text<TAB>title`` |
 
 A file whose content does not match its name is skipped with the reason, and reading continues. A file that

@@ -97,8 +97,6 @@ def read_file(path: Path) -> Rows:
 
     Raises:
         UnreadableFile: The format is unknown, or the content does not match the name.
-        DocumentError: A row is malformed.
-        MissingExtra: A package that reads the format is not installed.
         OSError: The file can't be read.
     """
     reader = READERS.get(extension(path))

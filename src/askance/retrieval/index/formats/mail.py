@@ -9,7 +9,6 @@ from mimetypes import guess_extension
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from askance.core.errors import DocumentError
 from askance.retrieval.index.formats.content import (
     DocumentRow,
     Rows,
@@ -115,11 +114,9 @@ class MessageBuilder:
                     if isinstance(row, DocumentRow):
                         self.text.append(row, name)
                     else:
-                        self.unread.append(row)
+                        self.unread.append(UnreadPart(f"{name}, {row.name}", row.reason))
             except UnreadableFile as error:
                 self.unread.append(UnreadPart(name, str(error)))
-            except DocumentError as error:
-                self.unread.append(UnreadPart(name, str(error).replace(str(path), name)))
 
 
 class _Reader(MessageBuilder):
