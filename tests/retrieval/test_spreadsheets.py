@@ -124,7 +124,7 @@ def test_formulas_without_saved_values_are_counted_in_the_same_way(tmp_path, dim
 def test_a_far_cell_in_a_sheet_without_dimension_is_not_read_densely(tmp_path):
     far = '<row r="1048576"><c r="XFD1048576"><v>7</v></c></row>'
     (text,) = texts(tmp_path / "a.xlsx", row(1, 5) + far, dimension="")
-    assert (text[:2], text[-4:]) == ("5\n", " | 7")
+    assert text == "5\n7", "the empty cells before it are too many to keep"
 
 
 def test_what_calamine_refuses_is_read_as_a_stream(tmp_path, monkeypatch):
