@@ -300,7 +300,7 @@ def test_a_malformed_row_is_skipped_with_its_file_and_line(run, tmp_path):
     code, out, err = run("index", tmp_path / "d.jsonl", "--out", tmp_path / "index")
     assert code == 0
     assert "1 documents (1 added, 1 skipped)" in out
-    assert "d.jsonl, line 2: " in " ".join(err.split())
+    assert "d.jsonl, line 2, field text: not a string" in " ".join(err.split())
 
 
 def test_a_model_without_the_signals_a_method_needs(run, sample_index, monkeypatch):
