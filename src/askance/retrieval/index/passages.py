@@ -93,7 +93,9 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
 def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, Mark]]:
     """Yield the start, the end, and the page and section of each passage."""
     text = document.text
-    words = [span for match in PIECE.finditer(text) for span in _cut_word(*match.span())]
+    words = [match.span() for match in PIECE.finditer(text)]
+    if any(end - start > MAX_WORD_CHARACTERS for start, end in words):
+        words = [piece for start, end in words for piece in _cut_word(start, end)]
     if not words:
         return
     row_mark = document.marks[0] if document.marks else Mark(0)
