@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from askance.core.filters import FieldValue
+from askance.core.strict_json import whole_characters
 from askance.retrieval.index.formats.fields import author_field
 
 MAX_FILE_BYTES = 256_000_000
@@ -20,7 +21,6 @@ _UNTITLED = re.compile(
     re.IGNORECASE,
 )
 """Titles that programs write into a file when its author gives none."""
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +72,13 @@ Rows = Iterator[DocumentRow | UnreadPart]
 
 def whole(row: DocumentRow) -> DocumentRow:
     """Return a row with U+FFFD in place of each half of a character, which no index can store."""
-    marks = tuple(replace(mark, section=_mended(mark.section)) for mark in row.marks)
+    marks = tuple(replace(mark, section=whole_characters(mark.section)) for mark in row.marks)
     fields = {
-        _mended(name): _mended(value) if isinstance(value, str) else value
+        whole_characters(name): whole_characters(value) if isinstance(value, str) else value
         for name, value in row.fields.items()
     }
-    title, text, sheet, id = map(_mended, (row.title, row.text, row.sheet, row.id or ""))
+    title, text, sheet, id = map(whole_characters, (row.title, row.text, row.sheet, row.id or ""))
     return replace(row, title=title, text=text, sheet=sheet, id=id or row.id, marks=marks, fields=fields)
-
-
-def _mended(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _HALF_CHARACTER.sub("\ufffd", text)
-    return text
 
 
 class UnreadableFile(ValueError):
