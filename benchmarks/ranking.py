@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from askance_lab.commands.train import examples_by_name
 from recipes.command_line import parser_of
 from recipes.relevance.evaluation import split
 
 from askance.cli.main import exit_codes
-from askance.cli.train import examples_by_name
 from askance.configuration.build import load_encoder, load_reranker
 from askance.configuration.evaluation import read_dataset
 from askance.core.ports import Encoder, Reranker, Retriever

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
+from askance_lab.reproductions.dragin import read_words
 
 from askance.core.types import (
     Attention,
@@ -22,7 +23,6 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.reproductions.dragin import read_words
 from askance.text.linguistics import Linguistics
 
 Record = dict[str, Any]

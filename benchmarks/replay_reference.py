@@ -17,6 +17,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from askance_lab.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    FlareEntity,
+    FlareToken,
+    SingleAuthors,
+)
+from askance_lab.reproductions.dragin import (
+    DraginAuthors,
+    aggregate_over_words,
+    find_trigger,
+    influence,
+    read_words,
+    rind_scores,
+)
+from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
 
 from askance.ask import ask
 from askance.core.ports import Method, Model, Run
@@ -31,23 +48,6 @@ from askance.core.types import (
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.common.search import QueryMode
 from askance.models.loaders import load_bundled_model
-from askance.reproductions.baselines import (
-    ClosedBookAuthors,
-    FixedLengthAuthors,
-    FixedSentenceAuthors,
-    FlareEntity,
-    FlareToken,
-    SingleAuthors,
-)
-from askance.reproductions.dragin import (
-    DraginAuthors,
-    aggregate_over_words,
-    find_trigger,
-    influence,
-    read_words,
-    rind_scores,
-)
-from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (

@@ -13,8 +13,9 @@ src/askance/models/reader.
 from collections.abc import Mapping
 from pathlib import Path
 
+from askance_lab.commands.train import train_shown
+
 from askance.cli.main import exit_codes
-from askance.cli.train import train_shown
 from askance.configuration.evaluation import read_dataset
 from askance.evaluation.datasets import Example
 from askance.terminal.console import err

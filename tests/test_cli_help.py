@@ -3,6 +3,10 @@
 import shlex
 
 import pytest
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.relevance.settings import RelevanceSettings
+from askance_lab.training.selfrag.critic import CriticSettings
+from askance_lab.training.selfrag.settings import SelfRagSettings
 from typer.main import get_command
 
 from askance.cli.main import app
@@ -12,10 +16,6 @@ from askance.configuration.methods import make_method
 from askance.configuration.presets import open_preset
 from askance.core.spec import parse_spec
 from askance.terminal.console import described
-from askance.training.reader.settings import ReaderSettings
-from askance.training.relevance.settings import RelevanceSettings
-from askance.training.selfrag.critic import CriticSettings
-from askance.training.selfrag.settings import SelfRagSettings
 
 
 def commands(group, path=()):

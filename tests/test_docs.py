@@ -9,6 +9,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from askance_lab.training.actions.rows import read_rows
+from askance_lab.training.actions.settings import ActionSettings
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reward.train_features import FeatureSettings
+from askance_lab.training.reward.train_reward import RewardSettings
+from askance_lab.training.selfrag.rows import parse_output
+from askance_lab.training.selfrag.settings import SelfRagSettings
 from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
@@ -35,13 +42,6 @@ from askance.evaluation.statistics.summaries import Costs
 from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.prompts import PromptTemplate
-from askance.training.actions.rows import read_rows
-from askance.training.actions.settings import ActionSettings
-from askance.training.reader.settings import ReaderSettings
-from askance.training.reward.train_features import FeatureSettings
-from askance.training.reward.train_reward import RewardSettings
-from askance.training.selfrag.rows import parse_output
-from askance.training.selfrag.settings import SelfRagSettings
 from tests.evaluation.hand_made import record, written
 from tests.recipes.test_data_mix import TASKS
 

@@ -12,19 +12,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from askance_lab.training.reward.feature_reward import FILE, read_feature_reward
+from askance_lab.training.reward.labelled_states import RewardResult, states_of_run
+from askance_lab.training.reward.train_features import (
+    FeatureSettings,
+    result_of_features,
+    train_features,
+)
+
 from askance.configuration.build import load_models
 from askance.configuration.grid import Grid, prepare_experiments
 from askance.core.errors import AskanceError
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels, loading_once
-from askance.models.feature_reward import FILE, read_feature_reward
-from askance.training.reward.labelled_states import RewardResult, states_of_run
-from askance.training.reward.train_features import (
-    FeatureSettings,
-    result_of_features,
-    train_features,
-)
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from recipes.airrag_scaling.results import num_tokens
 from recipes.depth_study.teaching import PASSAGES, SETTINGS

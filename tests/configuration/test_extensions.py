@@ -17,7 +17,7 @@ from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError, UnknownName
-from askance.training.calibration.calibrate import calibrated_methods
+from askance.evaluation.calibration.calibrate import calibrated_methods
 
 MODULE = '''
 from askance.core.extensions import implements

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from askance_lab.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
 from askance.methods.common.prompts import OWN, PromptTemplate
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import awaits_answer, short_answer
 

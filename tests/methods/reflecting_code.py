@@ -2,6 +2,8 @@
 
 import asyncio
 
+from askance_lab.reproductions.selfrag import SelfragAuthors
+
 from askance.ask import ask
 from askance.core.trace import Expanded, Generated
 from askance.core.types import Passage, Question
@@ -16,7 +18,6 @@ from askance.methods.selfrag.tokens import (
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 
 OPEN = Question("q", "Which river flows through Pisa?")

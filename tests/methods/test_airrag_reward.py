@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 import torch
+from askance_lab.training.reward.feature_reward import FeatureReward
+from askance_lab.training.reward.labelled_states import states_of_run
+from askance_lab.training.reward.train_features import _evidence, _features
+from lab.tests.training.reward.test_feature_reward import CONTENT
 
 from askance.configuration.build import load_models
 from askance.core.errors import ModelFailure
@@ -20,11 +24,8 @@ from askance.methods.airrag.path_features import (
 )
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import PathState
-from askance.models.feature_reward import FeatureReward
 from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedModel
-from askance.training.reward.labelled_states import states_of_run
-from askance.training.reward.train_features import _evidence, _features
 from tests.evaluation.hand_made import record, written
 from tests.methods.bridge import (
     BRIDGE,
@@ -38,7 +39,6 @@ from tests.methods.bridge import (
     scored,
 )
 from tests.methods.bridge import run as ask
-from tests.models.test_feature_reward import CONTENT
 from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 

@@ -3,6 +3,14 @@
 import asyncio
 
 import pytest
+from askance_lab.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    FlareToken,
+    SingleAuthors,
+)
+from askance_lab.reproductions.dragin import DraginAuthors
 
 from askance.ask import ask
 from askance.core.trace import Generated
@@ -11,14 +19,6 @@ from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Si
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.baselines import (
-    ClosedBookAuthors,
-    FixedLengthAuthors,
-    FixedSentenceAuthors,
-    FlareToken,
-    SingleAuthors,
-)
-from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")

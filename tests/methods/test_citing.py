@@ -8,6 +8,14 @@ import io
 from typing import get_args
 
 import pytest
+from askance_lab.reproductions.baselines import (
+    ClosedBookAuthors,
+    FixedLengthAuthors,
+    FixedSentenceAuthors,
+    FlareToken,
+    SingleAuthors,
+)
+from askance_lab.reproductions.dragin import DraginAuthors
 from rich.console import Console
 
 from askance.ask import ask
@@ -24,14 +32,6 @@ from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.baselines import (
-    ClosedBookAuthors,
-    FixedLengthAuthors,
-    FixedSentenceAuthors,
-    FlareToken,
-    SingleAuthors,
-)
-from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import print_trace

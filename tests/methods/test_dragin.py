@@ -4,6 +4,8 @@ import asyncio
 import math
 
 import pytest
+from askance_lab.reproductions.dragin import DraginAuthors
+from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility
@@ -16,8 +18,6 @@ from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper import DraginPaper
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.dragin import DraginAuthors
-from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.dragins import dragin
 from tests.tolerances import near

@@ -3,12 +3,7 @@
 import asyncio
 
 import pytest
-
-from askance.ask import ask
-from askance.core.types import Passage, Question
-from askance.methods.common.prompts import PromptTemplate
-from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.baselines import (
+from askance_lab.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
@@ -16,6 +11,11 @@ from askance.reproductions.baselines import (
     SingleAuthors,
     mask,
 )
+
+from askance.ask import ask
+from askance.core.types import Passage, Question
+from askance.methods.common.prompts import PromptTemplate
+from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")

@@ -10,12 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-from askance.core.ports import Run
-from askance.core.trace import Trace, WordSignal
-from askance.core.types import Question
-from askance.methods.common.prompts import OWN
-from askance.reproductions.dragin import (
+from askance_lab.reproductions.dragin import (
     DraginAuthors,
     aggregate_over_words,
     find_trigger,
@@ -23,7 +18,12 @@ from askance.reproductions.dragin import (
     read_words,
     rind_scores,
 )
-from askance.reproductions.dragin_base import AuthorsState, Trigger
+from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
+
+from askance.core.ports import Run
+from askance.core.trace import Trace, WordSignal
+from askance.core.types import Question
+from askance.methods.common.prompts import OWN
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near

@@ -13,6 +13,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from askance_lab.reproductions.dragin_base import AuthorsState
 from benchmarks.recorded import RecordedAnswers, Tally
 from benchmarks.replay_live import ask_anew, read_recordings
 from benchmarks.replay_reference import make_method
@@ -21,7 +22,6 @@ from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Question
 from askance.methods.common.prompts import OWN
-from askance.reproductions.dragin_base import AuthorsState
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 

@@ -12,6 +12,8 @@ from askance.ask import Engine, ask
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
+from askance.evaluation.calibration.by_searches import SearchesGoal
+from askance.evaluation.calibration.calibrate import calibrate
 from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap, query_of
@@ -22,8 +24,6 @@ from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.text.spacy_pipeline import load_linguistics
-from askance.training.calibration.by_searches import SearchesGoal
-from askance.training.calibration.calibrate import calibrate
 from tests.methods.dragins import dragin
 from tests.tolerances import near
 

@@ -4,6 +4,8 @@ import asyncio
 import math
 
 import pytest
+from askance_lab.reproductions.baselines import FlareEntity
+from askance_lab.reproductions.dragin_base import AuthorsState
 
 from askance.ask import ask
 from askance.core.ports import Run
@@ -11,8 +13,6 @@ from askance.core.trace import Trace
 from askance.core.types import Generation, Passage, Question, Token
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.baselines import FlareEntity
-from askance.reproductions.dragin_base import AuthorsState
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics

@@ -5,15 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from askance.core.ports import Run
-from askance.core.trace import Trace, WordSignal
-from askance.core.types import Question, Raw, Span, untrusted
-from askance.methods.common.prompts import OWN as WORDING
-from askance.models.scripted import ScriptedModel
-from askance.reproductions.dragin import (
+from askance_lab.reproductions.dragin import (
     DraginAuthors,
     PieceWord,
     aggregate_over_words,
@@ -25,7 +17,15 @@ from askance.reproductions.dragin import (
     rind_scores,
     space_marker,
 )
-from askance.reproductions.dragin_base import AuthorsState, Trigger
+from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from askance.core.ports import Run
+from askance.core.trace import Trace, WordSignal
+from askance.core.types import Question, Raw, Span, untrusted
+from askance.methods.common.prompts import OWN as WORDING
+from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from tests.tolerances import assert_near

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from askance_lab.reproductions.selfrag_outputs import log_retrieval_share
 
 from askance.ask import ask
 from askance.core.answers import Citation
@@ -23,7 +24,6 @@ from askance.methods.selfrag.tokens import (
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag_outputs import log_retrieval_share
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting_code import (
     ARNO,

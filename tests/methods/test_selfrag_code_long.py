@@ -1,6 +1,7 @@
 """Self-RAG in the variant of its authors' code: long answers."""
 
 import pytest
+from askance_lab.reproductions.selfrag_outputs import ParsedSegment, alce_answer, is_rewritten, parse_segment
 
 from askance.core.answers import Citation
 from askance.core.trace import Generated
@@ -20,7 +21,6 @@ from askance.methods.selfrag.tokens import (
     ReflectionVocabulary,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag_outputs import ParsedSegment, alce_answer, is_rewritten, parse_segment
 from tests.methods.reflecting_code import (
     ARNO,
     FOUND,

@@ -5,6 +5,7 @@ import itertools
 import re
 
 import pytest
+from askance_lab.reproductions.selfrag import SelfragAuthors
 
 from askance.ask import ask
 from askance.configuration.build import load_model
@@ -25,7 +26,6 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.choices import watched_choices

@@ -1,6 +1,7 @@
 """Self-RAG's short form on models with reflection tokens: its prompts, decisions, scores and votes."""
 
 import pytest
+from askance_lab.reproductions.selfrag import SelfragAuthors
 
 from askance.core.errors import ParameterError
 from askance.core.types import Demo, Question
@@ -16,7 +17,6 @@ from askance.methods.selfrag.tokens import (
     RELEVANT,
     RETRIEVAL,
 )
-from askance.reproductions.selfrag import SelfragAuthors
 from tests.methods.reflecting import (
     ARNO,
     BARE,

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from askance_lab.reproductions.baselines import SingleAuthors
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from askance.methods.baselines import FixedSentence, Single
 from askance.methods.common.prompts import PromptTemplate, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which sea does the Arno flow into?", demos=())

@@ -4,6 +4,7 @@ import asyncio
 import re
 
 import pytest
+from askance_lab.reproductions.dragin import DraginAuthors
 
 from askance.ask import ask
 from askance.configuration.catalogue import METHODS
@@ -12,7 +13,6 @@ from askance.core.errors import InputError, MissingExtra, ModelSpecError, Unknow
 from askance.core.installing import install_line
 from askance.core.types import Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from askance.text.spacy_pipeline import load_linguistics

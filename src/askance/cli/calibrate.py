@@ -19,14 +19,14 @@ from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters
 from askance.core.ports import Method
 from askance.core.strict_json import json_line
+from askance.evaluation.calibration.by_score import ScoreGoal
+from askance.evaluation.calibration.by_searches import SearchesGoal
+from askance.evaluation.calibration.calibrate import Calibration, choose_parameter
+from askance.evaluation.calibration.calibrate import calibrate as find_value
 from askance.evaluation.statistics.compare import MeanInterval
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress
-from askance.training.calibration.by_score import ScoreGoal
-from askance.training.calibration.by_searches import SearchesGoal
-from askance.training.calibration.calibrate import Calibration, choose_parameter
-from askance.training.calibration.calibrate import calibrate as find_value
 
 
 @with_settings()

@@ -14,9 +14,10 @@ from askance.terminal.console import print_plain
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
+    from askance_lab.training.loop.trainer import TrainingStatus
+
     from askance.evaluation.run.runner import RunningMean, RunStatus
     from askance.retrieval.index.build_report import BuildProgress
-    from askance.training.loop.trainer import TrainingStatus
 
 
 class Activities:
