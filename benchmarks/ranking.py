@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from askance_lab.commands.train import examples_by_name
 from recipes.command_line import parser_of
 from recipes.relevance.evaluation import split
 
@@ -40,6 +39,7 @@ from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.lexical import LexicalIndex
+from askance_lab.commands.train import examples_by_name
 from benchmarks.kept_rows import Row, kept_rows
 
 NUM_CANDIDATES = 20

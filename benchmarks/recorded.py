@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
-from askance_lab.reproductions.dragin import read_words
 
 from askance.core.types import (
     Attention,
@@ -24,6 +23,7 @@ from askance.core.types import (
     Want,
 )
 from askance.text.linguistics import Linguistics
+from askance_lab.reproductions.dragin import read_words
 
 Record = dict[str, Any]
 

@@ -17,6 +17,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+
+from askance.ask import ask
+from askance.core.ports import Method, Model, Run
+from askance.core.trace import Decided, Generated, Searched, Trace
+from askance.core.types import (
+    Demo,
+    Question,
+    Raw,
+    Span,
+    Want,
+)
+from askance.methods.common.prompts import PromptTemplate
+from askance.methods.common.search import QueryMode
+from askance.models.loaders import load_bundled_model
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import Linguistics
 from askance_lab.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
@@ -34,22 +50,6 @@ from askance_lab.reproductions.dragin import (
     rind_scores,
 )
 from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
-
-from askance.ask import ask
-from askance.core.ports import Method, Model, Run
-from askance.core.trace import Decided, Generated, Searched, Trace
-from askance.core.types import (
-    Demo,
-    Question,
-    Raw,
-    Span,
-    Want,
-)
-from askance.methods.common.prompts import PromptTemplate
-from askance.methods.common.search import QueryMode
-from askance.models.loaders import load_bundled_model
-from askance.retrieval.scripted import ScriptedRetriever
-from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
     Record,
     RecordedAnswers,

@@ -15,6 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from askance.ask import Result, ask
+from askance.core.ports import Run
+from askance.core.trace import Expanded, Generated, Trace
+from askance.core.types import Hit, Part, Span
+from askance.evaluation.metrics.answers import match
+from askance.retrieval.scripted import ScriptedRetriever
 from askance_lab.reproductions.selfrag import BeamNode, expand_node, grow_tree, supported_path
 from askance_lab.reproductions.selfrag_outputs import (
     QueryContext,
@@ -24,13 +30,6 @@ from askance_lab.reproductions.selfrag_outputs import (
     without_control_tokens,
     without_leading_sign,
 )
-
-from askance.ask import Result, ask
-from askance.core.ports import Run
-from askance.core.trace import Expanded, Generated, Trace
-from askance.core.types import Hit, Part, Span
-from askance.evaluation.metrics.answers import match
-from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.selfrag_recorded import (
     Case,
     RecordedEngine,

@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from askance_lab.reproductions.selfrag import SelfragAuthors
-
 from askance.core.answers import Answer
 from askance.core.types import (
     Attention,
@@ -30,6 +28,7 @@ from askance.core.types import (
 )
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Task
 from askance.methods.selfrag.tokens import ALL_TOKENS
+from askance_lab.reproductions.selfrag import SelfragAuthors
 
 Case = Mapping[str, Any]
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from askance_lab.training.relevance.pairs import ParagraphPool, indexed_paragraphs
-
 from askance.confidence import AnswerEvidence, evidence_of
 from askance.core.answers import Answer
 from askance.core.ports import PairScorer
@@ -22,6 +20,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
+from askance_lab.training.relevance.pairs import ParagraphPool, indexed_paragraphs
 from recipes.relevance.evaluation import HELD_OUT
 
 Situation = Literal["answerable", "absent", "misleading"]

@@ -12,6 +12,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from askance.configuration.build import load_models
+from askance.configuration.grid import Grid, prepare_experiments
+from askance.core.errors import AskanceError
+from askance.evaluation.run.record import Record
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.run.runner import LoadModels, loading_once
 from askance_lab.training.reward.feature_reward import FILE, read_feature_reward
 from askance_lab.training.reward.labelled_states import RewardResult, states_of_run
 from askance_lab.training.reward.train_features import (
@@ -19,13 +25,6 @@ from askance_lab.training.reward.train_features import (
     result_of_features,
     train_features,
 )
-
-from askance.configuration.build import load_models
-from askance.configuration.grid import Grid, prepare_experiments
-from askance.core.errors import AskanceError
-from askance.evaluation.run.record import Record
-from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import LoadModels, loading_once
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from recipes.airrag_scaling.results import num_tokens
 from recipes.depth_study.teaching import PASSAGES, SETTINGS

@@ -9,16 +9,15 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from askance_lab.training.reader.train_reader import load_base
-from askance_lab.training.selfrag.rows import SelfRagRow, segment
-from askance_lab.training.selfrag.train_selfrag import train_selfrag
-
 from askance.core.errors import InputError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
 from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_RETRIEVAL, RELEVANT, UTILITIES
 from askance.terminal.console import err
-from askance.terminal.progress import TrainingProgress
+from askance_lab.commands.progress import TrainingProgress
+from askance_lab.training.reader.train_reader import load_base
+from askance_lab.training.selfrag.rows import SelfRagRow, segment
+from askance_lab.training.selfrag.train_selfrag import train_selfrag
 from recipes.known_unknown.study import REFLECTION
 from recipes.known_unknown.world import Entity, Fact, World
 

@@ -6,10 +6,10 @@ python -m recipes.reader --dataset 2wikimultihopqa:train.json --out my-reader
 from typing import TYPE_CHECKING
 
 import typer
-from askance_lab.commands.train import reader_command
 from typer.main import get_command
 
 from askance.cli.main import exit_codes, explain
+from askance_lab.commands.train import reader_command
 
 if TYPE_CHECKING:
     from askance_lab.training.reader.data_mix import ExampleBuilder

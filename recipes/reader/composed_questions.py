@@ -13,6 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 
+from askance.core.ports import Model
+from askance.core.types import Hit, Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
+from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.common.prompts import Layout
 from askance_lab.training.actions.relations import (
     RELATIONS,
     in_chain_order,
@@ -24,13 +30,6 @@ from askance_lab.training.actions.relations import (
 )
 from askance_lab.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
 from askance_lab.training.reader.training_example import TrainingExample
-
-from askance.core.ports import Model
-from askance.core.types import Hit, Question
-from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.methods.airrag.prompt_template import REFUSAL
-from askance.methods.common.prompts import Layout
 from recipes.reader.statements import as_sentence, compare_dates, conclusions, date
 
 PARTS_REFUSAL_PROMPT_SHARE = 0.1

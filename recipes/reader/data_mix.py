@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from math import floor
 from typing import ClassVar
 
-from askance_lab.training.reader.answer_examples import gold_reasoning, reasoned_answer
-from askance_lab.training.reader.data_mix import ExampleBuilder, grouped_by_paragraph
-from askance_lab.training.reader.settings import ReaderSettings
-from askance_lab.training.reader.training_example import TrainingExample
-
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Triple
 from askance.methods.common.prompts import Layout
+from askance_lab.training.reader.answer_examples import gold_reasoning, reasoned_answer
+from askance_lab.training.reader.data_mix import ExampleBuilder, grouped_by_paragraph
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.training_example import TrainingExample
 from recipes.reader import judgements
 from recipes.reader.bridge_questions import bridge_questions
 from recipes.reader.composed_questions import comparisons, part_examples, with_sentences

@@ -12,10 +12,11 @@ from rich.console import Console
 from askance.cli.options import NumberOption, OutOption, parameters_by_name
 from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError, MissingExtra
+from askance.core.installing import LAB
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.terminal.console import err, out, plain_table, print_plain
-from askance.terminal.progress import TrainingProgress
+from askance_lab.commands.progress import TrainingProgress
 
 if TYPE_CHECKING:
     from askance_lab.training.reader.data_mix import ExampleBuilder
@@ -247,4 +248,4 @@ def check_packages(what: str, packages: Sequence[str] = ("torch", "transformers"
     """Raise MissingExtra if a package that this training needs is not installed."""
     for package in packages:
         if find_spec(package) is None:
-            raise MissingExtra(package, "train", f"training {what}")
+            raise MissingExtra(package, LAB, f"training {what}")

@@ -12,7 +12,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.terminal.console import err, out, plain_table, print_plain
-from askance.terminal.progress import TrainingProgress
+from askance_lab.commands.progress import TrainingProgress
 from askance_lab.commands.train import (
     check_packages,
     examples_by_name,

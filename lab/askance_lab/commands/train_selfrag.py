@@ -16,7 +16,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters
 from askance.core.ports import Needs
 from askance.terminal.console import err, out, plain_table, print_plain
-from askance.terminal.progress import AnnotationProgress, TrainingProgress
+from askance_lab.commands.progress import AnnotationProgress, TrainingProgress
 from askance_lab.commands.train import (
     check_packages,
     examples_by_name,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from askance.core.answers import Answer
+from askance.core.answers import Answer, Citation
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.trace import Decided, Trace, WordSignal
@@ -24,13 +24,14 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.common.answer_text import cite_with_markers, decide_short_answer, parse_markers
+from askance.methods.common.answer_text import cite_sentences, decide_short_answer, parse_markers
 from askance.methods.common.generation_state import SHORT_ANSWER_TOKENS
 from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
+from askance.text.support import PromptPassages
 
 
 @checked_dataclass(kw_only=True)
@@ -318,3 +319,14 @@ def is_control_token(id: int, model: Model) -> bool:
     """Return whether a token is a control token, which can result only from encoding trusted text."""
     text = model.decode((id,))
     return model.tokenize(text) != (id,) == model.tokenize((Span(text),))
+
+
+def cite_with_markers(
+    question: Question, trace: Trace, text: str, shown: PromptPassages, short: str
+) -> tuple[Citation, ...]:
+    """Return the citations of a text that still contains the model's markers."""
+    written = parse_markers(text, question, trace)
+    return tuple(
+        replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
+        for each in cite_sentences(trace, written, shown, short, ((0, question.text),))
+    )

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from askance.core.errors import InputError, TrainingFailed
+from askance.core.errors import AskanceError, InputError
 from askance_lab.training.loop.checkpoint import Checkpoints, TrainingState
 from askance_lab.training.loop.schedule import R, Row, TrainingSchedule
 
@@ -51,6 +51,10 @@ class TrainingStatus:
         """The estimated time for the remaining steps in seconds, based on the mean speed so far."""
         speed = self.tokens_per_second
         return (self.total_tokens - self.num_tokens) / speed if speed else 0.0
+
+
+class TrainingFailed(AskanceError):
+    """A training run stopped learning. Its last checkpoint is kept."""
 
 
 OnStep = Callable[[TrainingStatus], None]

@@ -16,6 +16,7 @@ from torch.nn import Linear
 from torch.nn.functional import cross_entropy, linear
 
 from askance.core.errors import InputError, MissingExtra
+from askance.core.installing import LAB
 from askance.models.hf.adapter import Adapter
 from askance.models.hf.attention import use_own_attention
 from askance_lab.training.loop.module import TrainedModule
@@ -116,7 +117,7 @@ def with_adapter(
         from peft import LoraConfig, get_peft_model
         from peft.tuners import lora
     except ImportError as error:
-        raise MissingExtra("peft", "train", "training an adapter") from error
+        raise MissingExtra("peft", LAB, "training an adapter") from error
     from askance.models.hf.noise import quiet
 
     config = LoraConfig(

@@ -6,15 +6,11 @@ the goal chooses a value from the table of trials.
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
 from askance.ask import Engine
-from askance.configuration.catalogue import METHODS
-from askance.configuration.methods import method_class
 from askance.core.errors import InputError
-from askance.core.extensions import known_names
 from askance.core.parameters import (
     SearchParameter,
     describe_type,
@@ -142,15 +138,6 @@ def _tried_value(trial: Trial) -> TriedValue:
     return TriedValue(trial.value, searches, float(trial.tokens.mean()), score)
 
 
-def calibrated_methods() -> dict[str, str]:
-    """Return the parameter to calibrate for each method that has one, including methods of plug-ins."""
-    parameters: dict[str, SearchParameter | None] = {}
-    for name in known_names("methods", METHODS):
-        with suppress(InputError):  # a plug-in that can't be imported
-            parameters[name] = search_parameter(method_class(name))
-    return {name: parameter.name for name, parameter in parameters.items() if parameter is not None}
-
-
 def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
     """Return the parameter to calibrate: the named parameter, or by default the method's search parameter.
 
@@ -161,11 +148,7 @@ def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
     """
     own = search_parameter(cls)
     if name is None and own is None:
-        known = ", ".join(f"{method} ({parameter})" for method, parameter in calibrated_methods().items())
-        raise InputError(
-            f"method {name_of(cls)} has no parameter that decides how often it searches; these methods do: "
-            f"{known}."
-        )
+        raise InputError(f"method {name_of(cls)} has no parameter that decides how often it searches.")
     chosen = own if own is not None and name in (None, own.name) else SearchParameter(name or "")
     parameter_field(cls, chosen.name)
     hint = get_type_hints(cls)[chosen.name]
