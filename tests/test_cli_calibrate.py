@@ -4,9 +4,9 @@ import json
 import tomllib
 
 import pytest
-from lab.tests.training.test_calibrate import PROBABILITIES, reply
 
 from askance.models.scripted import Reply, ScriptedModel
+from tests.evaluation.calibration.test_calibrate import PROBABILITIES, reply
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from askance_lab.training.loop.trainer import Trainer
 
 SOURCES = str(Path(__file__).parent.parent / "src")

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from askance_lab.training.selfrag.annotations import FILE
 
 from askance.methods.selfrag.tokens import GROUPS
+from askance_lab.training.selfrag.annotations import FILE
 
 ROWS = [
     {"instruction": "Where was the writer of The Third Man born?", "output": "He was born in Berkhamsted."},

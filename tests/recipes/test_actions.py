@@ -1,9 +1,9 @@
 """The gates of the recipe of AirRAG's actions."""
 
 import pytest
-from askance_lab.training.actions.acceptance import ActionResult
 from recipes.actions.__main__ import SETTINGS, hops_table, plan_conditions, recall_gate
 
+from askance_lab.training.actions.acceptance import ActionResult
 from tests.evaluation.hand_made import record, written
 from tests.recipes.test_commands import called
 

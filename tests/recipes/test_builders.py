@@ -4,14 +4,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.reader.answer_examples import (
-    draw_passages,
-    from_memory,
-    from_passages,
-    gold_reasoning,
-    paragraph_answers,
-)
-from askance_lab.training.reader.passages import PassageLimits, as_hits
 from lab.tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
@@ -40,6 +32,14 @@ from askance.methods.common.label_probabilities import label_options
 from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.scoring import LABELS
 from askance.text.answers import has_answer
+from askance_lab.training.reader.answer_examples import (
+    draw_passages,
+    from_memory,
+    from_passages,
+    gold_reasoning,
+    paragraph_answers,
+)
+from askance_lab.training.reader.passages import PassageLimits, as_hits
 
 FILM = with_sentences(PLAIN_FILM)
 WHOLE = (

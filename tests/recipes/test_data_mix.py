@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.reader.data_mix import build_data_mix
 from lab.tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
@@ -21,6 +20,7 @@ from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
+from askance_lab.training.reader.data_mix import build_data_mix
 
 SHARES = (
     "reading", "memory", "compared", "deciding", "paragraph", "bridged",

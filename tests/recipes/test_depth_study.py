@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.actions.rows import is_well_formed
 from lab.tests.training.reader.sample_examples import RAW_ONLY
 from recipes.depth_study import runs, teaching, world
 from recipes.depth_study.__main__ import main
@@ -24,6 +23,7 @@ from askance.core.errors import InputError
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
+from askance_lab.training.actions.rows import is_well_formed
 from tests.evaluation.hand_made import record
 
 

@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-from askance_lab.training.reader.passages import PassageLimits
 from lab.tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
@@ -18,6 +17,7 @@ from recipes.reader import judgements
 from askance.core.types import Passage
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.methods.selfrag.scoring import judgement_prompt
+from askance_lab.training.reader.passages import PassageLimits
 from tests.recipes.test_builders import FILM, WHOLE, many
 
 HEIDI_BY_DWAN = FILM.supporting_facts.triples[0]

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-from askance_lab.training.selfrag.rows import written_segments
 from recipes.known_unknown import reflecting
 from recipes.known_unknown.questions import questions
 from recipes.known_unknown.study import POCKET
@@ -12,6 +11,7 @@ from recipes.known_unknown.world import make_world
 from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import has_reflection_tokens
 from askance.models.hf.load import load_hf
+from askance_lab.training.selfrag.rows import written_segments
 
 WORLD = make_world(1, POCKET.entities)
 ASKED = questions(WORLD, POCKET.questions, 1)

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from recipes.selfrag import low_rank
 from recipes.selfrag.low_rank import main, write_low_rank
 
@@ -13,6 +12,7 @@ from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.models.hf.adapter import merge, open_adapter
 from askance.models.hf.load import load_parts, save_parts
+from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.models.tiny import byte_level_tokenizer, save_tiny
 
 RANK = 2

@@ -3,6 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from lab.tests.training.reader.sample_examples import ARGON, FILM, TOWER
+from recipes.reader.composed_questions import with_sentences
+from recipes.reader.statements import as_sentence
+
+from askance.core.types import Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance_lab.training.actions.relations import (
     in_chain_order,
     is_same_name,
@@ -11,13 +18,6 @@ from askance_lab.training.actions.relations import (
     without_parentheses,
 )
 from askance_lab.training.reader.answer_examples import gold_reasoning
-from lab.tests.training.reader.sample_examples import ARGON, FILM, TOWER
-from recipes.reader.composed_questions import with_sentences
-from recipes.reader.statements import as_sentence
-
-from askance.core.types import Question
-from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,6 @@ import json
 from collections import Counter
 
 import pytest
-from askance_lab.training.selfrag.gold_rows import gold_rows
-from askance_lab.training.selfrag.group_results import DESIRED
-from askance_lab.training.selfrag.settings import SelfRagSettings
-from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from lab.tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
 from recipes.selfrag.__main__ import main
 from recipes.selfrag.evaluation import cases, measure
@@ -22,6 +18,10 @@ from askance.methods.selfrag.tokens import ALL_TOKENS, IRRELEVANT
 from askance.models.hf.load import load_hf, load_parts, save_parts
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance_lab.training.selfrag.gold_rows import gold_rows
+from askance_lab.training.selfrag.group_results import DESIRED
+from askance_lab.training.selfrag.settings import SelfRagSettings
+from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
 from tests.evaluation.hand_made import record, written
 from tests.recipes.test_commands import FILES, called

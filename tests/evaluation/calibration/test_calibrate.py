@@ -10,16 +10,17 @@ import math
 import pytest
 
 from askance.ask import Engine
-from askance.configuration.methods import make_method
+from askance.configuration.methods import calibrated_methods, make_method
 from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
 from askance.core.parameters import checked_dataclass
 from askance.core.types import Passage, Question
 from askance.evaluation.calibration.by_searches import SearchesGoal
-from askance.evaluation.calibration.calibrate import calibrate, calibrated_methods
+from askance.evaluation.calibration.calibrate import calibrate
 from askance.evaluation.datasets import Example
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.laboratory import usable
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
@@ -66,14 +67,6 @@ def test_the_value_is_right_when_asked_again():
     found = run("flare", FLARE, 0.5)
     again = run("flare", {**FLARE, "search_below": found.value}, 0.5, max_trials=1)
     assert [row.searches.mean for row in again.table] == [0.5]
-
-
-def test_a_sentence_is_judged_by_its_mean():
-    def script(prompt, key):
-        return Reply(" So the answer is Bonn.", sureness=float(key[1]))
-
-    found = run("flare_token", {}, 0.5, script=script)
-    assert 0.45 <= found.value < 0.55
 
 
 def test_few_trials_are_near_already():
@@ -181,16 +174,6 @@ def test_a_defect_is_no_failure_of_a_question():
         asyncio.run(calibrate(engine, examples, SearchesGoal(1.0), in_flight=4))
 
 
-def test_a_jump_over_the_number_wanted_is_told():
-    def script(prompt, key):
-        return Reply(" So the answer is Bonn.", sureness=0.5)
-
-    found = run("flare_token", {}, 0.5, script=script, max_trials=20)
-    assert 0.499 <= found.value <= 0.501
-    assert found.remark.startswith("no value tried gave 0.5: it lies between 0.00 (threshold=0.5")
-    assert run("flare", FLARE, 0.5).remark == ""
-
-
 def test_a_negative_seed():
     assert run("flare", FLARE, 0.5, seed=-1, max_trials=2).interval is not None
 
@@ -209,16 +192,16 @@ def test_what_the_interval_can_not_tell():
 
 
 def test_which_methods_can_be_calibrated():
-    assert calibrated_methods() == {
-        "flare": "search_below",
-        "flare_token": "threshold",
-        "flare_entity": "threshold",
-        "dragin": "threshold",
-        "selfrag": "threshold",
-        "dragin_paper": "threshold",
-        "dragin_authors": "threshold",
-        "selfrag_authors": "threshold",
-    }
+    thresholds = usable(
+        "dragin",
+        "selfrag",
+        "dragin_paper",
+        "dragin_authors",
+        "selfrag_authors",
+        "flare_token",
+        "flare_entity",
+    )
+    assert calibrated_methods() == {"flare": "search_below"} | dict.fromkeys(thresholds, "threshold")
 
 
 def test_the_share_that_self_rag_searches_at_is_calibrated():
@@ -245,7 +228,7 @@ def test_the_share_that_self_rag_searches_at_is_calibrated():
 @pytest.mark.parametrize(
     ("method", "options", "error", "expected"),
     [
-        ("single", {}, InputError, r"single has no parameter.*flare \(search_below\)"),
+        ("single", {}, InputError, "single has no parameter that decides how often"),
         ("flair", {}, UnknownName, "did you mean 'flare'"),
         ("flare", {"parameter": "search_belo"}, UnknownName, "did you mean 'search_below'"),
         ("flare", {"parameter": "passages"}, InputError, "takes int"),

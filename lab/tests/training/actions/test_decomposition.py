@@ -1,6 +1,10 @@
 """Sub-questions from facts and from steps that refer to each other's answers."""
 
 import pytest
+from lab.tests.training.actions.chains import chain, comparison
+from lab.tests.training.reader.sample_examples import FILM
+
+from askance.evaluation.datasets.example import ReasoningStep, Triple
 from askance_lab.training.actions.decomposition import (
     MAX_DESCRIPTION_WORDS,
     BadReference,
@@ -9,10 +13,6 @@ from askance_lab.training.actions.decomposition import (
     sub_questions,
 )
 from askance_lab.training.actions.noun_phrases import reference
-from lab.tests.training.actions.chains import chain, comparison
-from lab.tests.training.reader.sample_examples import FILM
-
-from askance.evaluation.datasets.example import ReasoningStep, Triple
 
 
 def test_facts_become_questions_that_describe_or_name_the_earlier_answer():

@@ -4,9 +4,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.actions.gold_rows import LeftOut, gold_rows
-from askance_lab.training.actions.rows import is_well_formed
-from askance_lab.training.actions.settings import ActionSettings
 from lab.tests.training.actions.chains import CHAINS, COMPARISONS, chain
 from lab.tests.training.reader.sample_examples import FILM, NO_TOWER, PISA, TOWER
 
@@ -14,6 +11,9 @@ from askance.core.types import Question
 from askance.evaluation.datasets.example import ReasoningStep, SupportingFacts
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.prompts import parse_queries
+from askance_lab.training.actions.gold_rows import LeftOut, gold_rows
+from askance_lab.training.actions.rows import is_well_formed
+from askance_lab.training.actions.settings import ActionSettings
 
 NOTHING = ActionSettings(say=0, qt=0, ra=0, sa=0, da=0)
 

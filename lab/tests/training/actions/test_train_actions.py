@@ -6,18 +6,18 @@ from dataclasses import replace
 from math import floor
 
 import pytest
-from askance_lab.training.actions.acceptance import measure
-from askance_lab.training.actions.rows import read_rows
-from askance_lab.training.actions.settings import ActionSettings
-from askance_lab.training.actions.train_actions import action_mix, train_actions
-from askance_lab.training.loop.trainer import TrainingStatus
-from askance_lab.training.reader.train_reader import load_base
 from lab.tests.training.actions.chains import CHAINS, COMPARISONS, chain
 from lab.tests.training.actions.test_rows import ROWS, SAY, written
 from lab.tests.training.reader.sample_examples import FILM, NO_TOWER, TOWER
 
 from askance.core.errors import InputError
 from askance.models.scripted import Reply, ScriptedModel
+from askance_lab.training.actions.acceptance import measure
+from askance_lab.training.actions.rows import read_rows
+from askance_lab.training.actions.settings import ActionSettings
+from askance_lab.training.actions.train_actions import action_mix, train_actions
+from askance_lab.training.loop.trainer import TrainingStatus
+from askance_lab.training.reader.train_reader import load_base
 from tests.tolerances import near
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from askance_lab.training.loop.checkpoint import TrainingState, open_checkpoints, remove_checkpoints
 
 from askance.core.errors import InputError
+from askance_lab.training.loop.checkpoint import TrainingState, open_checkpoints, remove_checkpoints
 
 IDENTITY = {"base": "hf:model", "rank": 8, "learning_rate": None}
 

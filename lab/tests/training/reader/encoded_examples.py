@@ -4,12 +4,12 @@ import random
 from typing import Any
 
 import torch
-from askance_lab.training.reader.settings import ReaderSettings
-from askance_lab.training.reader.trainable_model import TrainableModel
-from askance_lab.training.reader.training_example import EncodedExample
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.trainable_model import TrainableModel
+from askance_lab.training.reader.training_example import EncodedExample
 from tests.models.tiny import tiny_module
 
 VOCABULARY = 60

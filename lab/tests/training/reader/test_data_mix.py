@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.reader.data_mix import build_data_mix
-from askance_lab.training.reader.settings import ReaderSettings
 from lab.tests.training.reader.sample_examples import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
 
 from askance.evaluation.datasets.example import SupportingFacts
+from askance_lab.training.reader.data_mix import build_data_mix
+from askance_lab.training.reader.settings import ReaderSettings
 
 NONE = ReaderSettings(reading=0.0, memory=0.0, paragraph=0.0, chat=0.0, held_out=0.0)
 EXAMPLES = {"2wiki": (FILM, OTHER_FILM), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}

@@ -5,8 +5,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.reader.packing import PackedRow, TargetToken, pack_rows, single_example_rows
-from askance_lab.training.reader.trainable_model import TrainableModel
 from lab.tests.training.reader.encoded_examples import (
     VOCABULARY,
     alone,
@@ -16,6 +14,8 @@ from lab.tests.training.reader.encoded_examples import (
     tiny_model,
 )
 
+from askance_lab.training.reader.packing import PackedRow, TargetToken, pack_rows, single_example_rows
+from askance_lab.training.reader.trainable_model import TrainableModel
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near, near
 

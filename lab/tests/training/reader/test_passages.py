@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from askance_lab.training.reader.passages import PassageLimits, mix_with_distractors, shortened
 from lab.tests.training.reader.sample_examples import DWAN, HEIDI, PISA
 
 from askance.evaluation.datasets.example import Paragraph
+from askance_lab.training.reader.passages import PassageLimits, mix_with_distractors, shortened
 
 TEXT = "One two three. Four five six. Seven eight nine. Ten eleven twelve."
 

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from askance_lab.training.reader.schedule import TrainingSchedule, make_schedule
-from askance_lab.training.reader.training_example import examples_digest
 from lab.tests.training.reader.encoded_examples import encoded, full_settings, some_examples
 
+from askance_lab.training.reader.schedule import TrainingSchedule, make_schedule
+from askance_lab.training.reader.training_example import examples_digest
 from tests.tolerances import near
 
 

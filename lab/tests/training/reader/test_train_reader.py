@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from askance_lab.training.reader.settings import ReaderSettings
-from askance_lab.training.reader.train_reader import load_base, train_reader
 from lab.tests.training.reader.sample_examples import FILM, NO_TOWER, OTHER_FILM, TOWER
 from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
@@ -21,6 +19,8 @@ from askance.evaluation.datasets.example import SupportingFacts
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.local.encoding import chat_template_digest
 from askance.models.local.model_files import read_note
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.train_reader import load_base, train_reader
 from tests.tolerances import assert_near
 
 EXAMPLES = {"2wikimultihopqa": (FILM, OTHER_FILM), "squad2": (TOWER, NO_TOWER)}

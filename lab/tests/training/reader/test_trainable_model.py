@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from askance_lab.training.reader.packing import single_example_rows
-from askance_lab.training.reader.trainable_model import TrainableModel
 from lab.tests.training.reader.encoded_examples import (
     VOCABULARY,
     alone,
@@ -12,6 +10,8 @@ from lab.tests.training.reader.encoded_examples import (
     tiny_model,
 )
 
+from askance_lab.training.reader.packing import single_example_rows
+from askance_lab.training.reader.trainable_model import TrainableModel
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near, near, tolerance
 

@@ -11,13 +11,13 @@ from itertools import pairwise
 
 import pytest
 import torch
-from askance_lab.training.loop.checkpoint import open_checkpoints
-from askance_lab.training.loop.trainer import HELD_OUT_EVERY, Trainer, TrainingStatus
-from askance_lab.training.reader.schedule import make_schedule
-from askance_lab.training.reader.train_reader import losses_by_task
 from lab.tests.training.reader.encoded_examples import full_settings, some_examples, tiny_model
 
-from askance.core.errors import InputError, TrainingFailed
+from askance.core.errors import InputError
+from askance_lab.training.loop.checkpoint import open_checkpoints
+from askance_lab.training.loop.trainer import HELD_OUT_EVERY, Trainer, TrainingFailed, TrainingStatus
+from askance_lab.training.reader.schedule import make_schedule
+from askance_lab.training.reader.train_reader import losses_by_task
 from tests.tolerances import assert_near, near
 
 

@@ -2,10 +2,9 @@
 
 import asyncio
 
-from askance_lab.training.reader.training_example import EncodedExample, TrainingExample, encode
-
 from askance.core.types import Raw, Span
 from askance.models.hf.model import encoding_of
+from askance_lab.training.reader.training_example import EncodedExample, TrainingExample, encode
 
 
 class Letters:

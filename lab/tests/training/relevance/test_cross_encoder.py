@@ -2,6 +2,10 @@
 
 import pytest
 import torch
+from lab.tests.training.relevance.test_pairs import example, pairs_of
+from torch.nn.functional import binary_cross_entropy_with_logits
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
 from askance_lab.training.loop.checkpoint import open_checkpoints
 from askance_lab.training.loop.trainer import Trainer
 from askance_lab.training.relevance.cross_encoder import (
@@ -12,10 +16,6 @@ from askance_lab.training.relevance.cross_encoder import (
     pairs_digest,
 )
 from askance_lab.training.relevance.settings import RelevanceSettings
-from lab.tests.training.relevance.test_pairs import example, pairs_of
-from torch.nn.functional import binary_cross_entropy_with_logits
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
 from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import assert_near, near
 

@@ -4,13 +4,13 @@ import random
 from collections import Counter
 
 import pytest
-from askance_lab.training.relevance.pairs import make_pairs
-from askance_lab.training.relevance.settings import RelevanceSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
+from askance_lab.training.relevance.pairs import make_pairs
+from askance_lab.training.relevance.settings import RelevanceSettings
 
 ANIMALS = ["cat", "dog", "goat", "horse", "mouse", "otter", "pig", "rat", "seal", "tapir"]
 COLOURS = ["red", "blue", "green", "white", "black", "brown", "grey", "pink", "teal", "ochre"]

@@ -6,10 +6,6 @@ import json
 import onnx
 import pytest
 import torch
-from askance_lab.training.loop.trainer import Trainer
-from askance_lab.training.relevance import save
-from askance_lab.training.relevance.settings import RelevanceSettings
-from askance_lab.training.relevance.train_relevance import load_base
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from transformers import BertForSequenceClassification
 
@@ -19,6 +15,10 @@ from askance.core.types import Passage
 from askance.models.hf.encoder import load_cross_encoder as load_with_torch
 from askance.models.onnx.cross_encoder import OnnxCrossEncoder
 from askance.models.pair_scorer import RERANKER
+from askance_lab.training.loop.trainer import Trainer
+from askance_lab.training.relevance import save
+from askance_lab.training.relevance.settings import RelevanceSettings
+from askance_lab.training.relevance.train_relevance import load_base
 from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.models.tiny_encoder import save_plain
 from tests.tolerances import near

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from askance_lab.training.reward.feature_reward import read_feature_reward
 
 from askance.ask import Engine
 from askance.configuration.build import load_models
@@ -13,6 +12,7 @@ from askance.methods.airrag.path_features import JudgedPath, path_features
 from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance_lab.training.reward.feature_reward import read_feature_reward
 from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 

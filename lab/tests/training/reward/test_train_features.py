@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from askance_lab.training.reward.feature_reward import read_feature_reward
-from askance_lab.training.reward.train_features import FeatureSettings, logistic, train_features
 
 from askance.configuration.build import load_models
 from askance.core.errors import InputError, ModelFailure
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.models.pair_scorer import CrossEncoder
+from askance_lab.training.reward.feature_reward import read_feature_reward
+from askance_lab.training.reward.train_features import FeatureSettings, logistic, train_features
 from tests.evaluation.hand_made import record, written
 from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near

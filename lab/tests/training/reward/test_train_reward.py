@@ -4,9 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.reader.train_reader import load_base
-from askance_lab.training.reward.labelled_states import states_of_run
-from askance_lab.training.reward.train_reward import RewardSettings, state_prompt, train_reward
 
 from askance.configuration.build import load_model
 from askance.core.errors import InputError
@@ -17,6 +14,9 @@ from askance.methods.airrag.reward import VERDICTS
 from askance.methods.common.label_probabilities import label_probabilities
 from askance.middleware.session import prompt_text
 from askance.models.scripted import ScriptedModel
+from askance_lab.training.reader.train_reader import load_base
+from askance_lab.training.reward.labelled_states import states_of_run
+from askance_lab.training.reward.train_reward import RewardSettings, state_prompt, train_reward
 from tests.evaluation.hand_made import record, written
 from tests.evaluation.report.test_trees import tree
 from tests.methods.bridge import MOUTH, PATHS_ALONE, QUESTION, WHERE, Varied, playing

@@ -1,11 +1,10 @@
 """Parts that the tests of annotations share: a critic that follows rules, passages, and rows."""
 
-from askance_lab.training.selfrag.annotate import Annotator
-from askance_lab.training.selfrag.rows import SelfRagRow
-
 from askance.core.types import Passage
 from askance.methods.selfrag.tokens import GROUPS
 from askance.retrieval.scripted import ScriptedRetriever
+from askance_lab.training.selfrag.annotate import Annotator
+from askance_lab.training.selfrag.rows import SelfRagRow
 
 ARNO = Passage("a", "Arno", "The Arno is a river that flows through Pisa.")
 PO = Passage("p", "Po", "The Po flows [Relevant] through Turin.")

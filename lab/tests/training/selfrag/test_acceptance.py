@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+
 from askance_lab.training.selfrag.acceptance import accept, token_cases
 from askance_lab.training.selfrag.rows import SelfRagRow
-
 from tests.methods.reflecting import native, said
 
 PASSAGE = "<paragraph>Ulm\nIt is in Ulm.</paragraph>"

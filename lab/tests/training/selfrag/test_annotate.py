@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.selfrag.annotate import annotate_rows, label_counts
-from askance_lab.training.selfrag.annotate import annotator as annotator_of
-from askance_lab.training.selfrag.annotations import FILE, read_annotations
 from lab.tests.training.selfrag.annotated import ARNO, FIRST, LABELS, PO, ROW, SECOND, SHORT, annotator
 
 from askance.core.errors import InputError, MissingAbility, ModelFailure, RunFolderError
 from askance.methods.selfrag.tokens import ALL_TOKENS, GROUPS
 from askance.models.scripted import ScriptedModel, ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
+from askance_lab.training.selfrag.annotate import annotate_rows, label_counts
+from askance_lab.training.selfrag.annotate import annotator as annotator_of
+from askance_lab.training.selfrag.annotations import FILE, read_annotations
 from tests.contracts.model_contract import run
 
 

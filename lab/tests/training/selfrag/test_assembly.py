@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+
+from askance.methods.selfrag.tokens import ALL_TOKENS, TOKEN
 from askance_lab.training.selfrag.annotations import AnnotatedSentence, Annotation, JudgedPassage
 from askance_lab.training.selfrag.assembly import RULES, assembled_rows
 from askance_lab.training.selfrag.rows import SelfRagRow, parse_output, written_segments
 from askance_lab.training.selfrag.settings import SelfRagSettings
-
-from askance.methods.selfrag.tokens import ALL_TOKENS, TOKEN
 
 FULL = JudgedPassage("Full", "All of it.", "[Relevant]", "[Fully supported]")
 PART = JudgedPassage("Part", "Half of it.", "[Relevant]", "[Partially supported]")

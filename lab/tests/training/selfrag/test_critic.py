@@ -5,6 +5,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from lab.tests.training.selfrag.annotated import FIRST, ROW, SECOND, SHORT, annotator
+
+from askance.configuration.build import load_model
+from askance.core.errors import InputError
+from askance.core.types import Passage
+from askance.methods.selfrag.scoring import prompted_scorer
+from askance.models.scripted import ScriptedModel
 from askance_lab.training.reader.train_reader import load_base
 from askance_lab.training.selfrag.annotations import question_of
 from askance_lab.training.selfrag.critic import CriticSettings, train_critic
@@ -15,13 +22,6 @@ from askance_lab.training.selfrag.judgements import (
     judgements_of_row,
 )
 from askance_lab.training.selfrag.rows import SelfRagRow
-from lab.tests.training.selfrag.annotated import FIRST, ROW, SECOND, SHORT, annotator
-
-from askance.configuration.build import load_model
-from askance.core.errors import InputError
-from askance.core.types import Passage
-from askance.methods.selfrag.scoring import prompted_scorer
-from askance.models.scripted import ScriptedModel
 from tests.contracts.model_contract import run
 
 OUTPUT = (

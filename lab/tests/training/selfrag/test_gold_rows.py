@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from askance_lab.training.selfrag.gold_rows import gold_rows
-from askance_lab.training.selfrag.rows import json_row, parse_output, read_rows
-from askance_lab.training.selfrag.settings import SelfRagSettings
 from lab.tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, whole
+from askance_lab.training.selfrag.gold_rows import gold_rows
+from askance_lab.training.selfrag.rows import json_row, parse_output, read_rows
+from askance_lab.training.selfrag.settings import SelfRagSettings
 
 EXAMPLES = [example(number, title=f"Animals {number % 2}") for number in range(10)]
 

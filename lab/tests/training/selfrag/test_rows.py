@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from askance_lab.training.selfrag.rows import SelfRagRow, parse_output, read_rows, training_example
 
 from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import ALL_TOKENS
+from askance_lab.training.selfrag.rows import SelfRagRow, parse_output, read_rows, training_example
 
 TWO_PASSAGES = (
     "[Retrieval]<paragraph>Ulm\nUlm is a town.</paragraph>[Relevant]It is in Ulm.[Fully supported]"

@@ -8,14 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from askance_lab.training.reader.packing import PackedRow
-from askance_lab.training.reader.settings import ReaderSettings
-from askance_lab.training.reader.train_reader import load_base, train_reader
-from askance_lab.training.reader.training_example import encode
-from askance_lab.training.selfrag.rows import SelfRagRow, read_rows
-from askance_lab.training.selfrag.settings import SelfRagSettings
-from askance_lab.training.selfrag.train_selfrag import data_mix, train_selfrag
-from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from lab.tests.training.reader.sample_examples import TOWER
 
 from askance.core.errors import InputError
@@ -33,11 +25,19 @@ from askance.methods.selfrag.tokens import (
 from askance.models.hf.load import load_hf, load_parts
 from askance.models.hf.model import encoding_of
 from askance.models.llama_cpp import load_gguf
+from askance_lab.training.reader.packing import PackedRow
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.train_reader import load_base, train_reader
+from askance_lab.training.reader.training_example import encode
+from askance_lab.training.selfrag.rows import SelfRagRow, read_rows
+from askance_lab.training.selfrag.settings import SelfRagSettings
+from askance_lab.training.selfrag.train_selfrag import data_mix, train_selfrag
+from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
 from tests.models.tiny_gguf import save_gguf, tiny_llama
 from tests.tolerances import assert_near
 
-SQUAD = Path(__file__).parents[2] / "evaluation" / "datasets" / "files" / "squad2.json"
+SQUAD = Path(__file__).parents[4] / "tests" / "evaluation" / "datasets" / "files" / "squad2.json"
 ROWS = tuple(
     SelfRagRow(f"{number}", "nq", f"Where is it {number}?", "", output)
     for number in range(6)

@@ -1,7 +1,21 @@
 """Self-RAG in the variant of its authors' code: long answers."""
 
 import pytest
-from askance_lab.reproductions.selfrag_outputs import ParsedSegment, alce_answer, is_rewritten, parse_segment
+from lab.tests.reproductions.reflecting_code import (
+    ARNO,
+    FOUND,
+    GOOD,
+    OPEN,
+    PO,
+    TIBER,
+    by,
+    candidates,
+    code,
+    judged,
+    judged_then_search,
+    run,
+    scores,
+)
 
 from askance.core.answers import Citation
 from askance.core.trace import Generated
@@ -21,21 +35,7 @@ from askance.methods.selfrag.tokens import (
     ReflectionVocabulary,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from tests.methods.reflecting_code import (
-    ARNO,
-    FOUND,
-    GOOD,
-    OPEN,
-    PO,
-    TIBER,
-    by,
-    candidates,
-    code,
-    judged,
-    judged_then_search,
-    run,
-    scores,
-)
+from askance_lab.reproductions.selfrag_outputs import ParsedSegment, alce_answer, is_rewritten, parse_segment
 from tests.tolerances import near
 
 # Long form: the decision.

@@ -13,7 +13,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from askance_lab.reproductions.dragin_base import AuthorsState
 from benchmarks.recorded import RecordedAnswers, Tally
 from benchmarks.replay_live import ask_anew, read_recordings
 from benchmarks.replay_reference import make_method
@@ -24,6 +23,7 @@ from askance.core.types import Question
 from askance.methods.common.prompts import OWN
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
+from askance_lab.reproductions.dragin_base import AuthorsState
 
 FOLDER = Path(__file__).parent / "dragin_tiny"
 RECORDINGS = {recording.name: recording for recording in read_recordings(FOLDER)}

@@ -5,6 +5,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from askance.core.ports import Run
+from askance.core.trace import Trace, WordSignal
+from askance.core.types import Question, Raw, Span, untrusted
+from askance.methods.common.prompts import OWN as WORDING
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import OWN
 from askance_lab.reproductions.dragin import (
     DraginAuthors,
     PieceWord,
@@ -18,16 +28,6 @@ from askance_lab.reproductions.dragin import (
     space_marker,
 )
 from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from askance.core.ports import Run
-from askance.core.trace import Trace, WordSignal
-from askance.core.types import Question, Raw, Span, untrusted
-from askance.methods.common.prompts import OWN as WORDING
-from askance.models.scripted import ScriptedModel
-from askance.retrieval.scripted import ScriptedRetriever
-from askance.text.linguistics import OWN
 from tests.tolerances import assert_near
 
 

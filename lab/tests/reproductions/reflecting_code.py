@@ -2,8 +2,6 @@
 
 import asyncio
 
-from askance_lab.reproductions.selfrag import SelfragAuthors
-
 from askance.ask import ask
 from askance.core.trace import Expanded, Generated
 from askance.core.types import Passage, Question
@@ -19,6 +17,7 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance_lab.reproductions.selfrag import SelfragAuthors
 
 OPEN = Question("q", "Which river flows through Pisa?")
 CLOSED = Question("q", "The Arno flows through Pisa.", task="choice", options=("true", "false"))

@@ -1,17 +1,17 @@
 """The golden decisions of the DRAGIN authors' own classes, recomputed by llama.cpp.
 
 Keys and values are float32 here, as they were there; in float16 the values that are compared differ in the
-fourth digit. See `tests/methods/test_dragin_tiny.py` for what was recorded.
+fourth digit. See `lab/tests/reproductions/test_dragin_tiny.py` for what was recorded.
 """
 
 import pytest
 from benchmarks.replay_live import ask_anew
 from benchmarks.replay_reference import make_method
-from tests.methods.test_dragin_tiny import ENDS, FOLDER, RECORDINGS, RUNS, linguistics_of
-from tests.models.tiny_gguf import save_gguf
+from lab.tests.reproductions.test_dragin_tiny import ENDS, FOLDER, RECORDINGS, RUNS, linguistics_of
 
 from askance.models.llama_cpp import load_gguf
 from askance.models.llama_cpp.library import llama
+from tests.models.tiny_gguf import save_gguf
 
 _FLOAT32 = 0
 

@@ -4,8 +4,6 @@ import asyncio
 import math
 
 import pytest
-from askance_lab.reproductions.baselines import FlareEntity
-from askance_lab.reproductions.dragin_base import AuthorsState
 
 from askance.ask import ask
 from askance.core.ports import Run
@@ -16,6 +14,8 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics
+from askance_lab.reproductions.baselines import FlareEntity
+from askance_lab.reproductions.dragin_base import AuthorsState
 from tests.text.pieces import tokens_of
 from tests.tolerances import near
 

@@ -4,7 +4,22 @@ import asyncio
 import math
 
 import pytest
-from askance_lab.reproductions.selfrag_outputs import log_retrieval_share
+from lab.tests.reproductions.reflecting_code import (
+    ARNO,
+    CLOSED,
+    FOUND,
+    GOOD,
+    OPEN,
+    PO,
+    TIBER,
+    asking,
+    by,
+    code,
+    drafts,
+    judged,
+    run,
+    scores,
+)
 
 from askance.ask import ask
 from askance.core.answers import Citation
@@ -25,22 +40,7 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.reflecting_code import (
-    ARNO,
-    CLOSED,
-    FOUND,
-    GOOD,
-    OPEN,
-    PO,
-    TIBER,
-    asking,
-    by,
-    code,
-    drafts,
-    judged,
-    run,
-    scores,
-)
+from askance_lab.reproductions.selfrag_outputs import log_retrieval_share
 from tests.tolerances import near
 
 # Short form: the decision.

@@ -10,6 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
+from askance.core.ports import Run
+from askance.core.trace import Trace, WordSignal
+from askance.core.types import Question
+from askance.methods.common.prompts import OWN
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import Linguistics
 from askance_lab.reproductions.dragin import (
     DraginAuthors,
     aggregate_over_words,
@@ -19,13 +26,6 @@ from askance_lab.reproductions.dragin import (
     rind_scores,
 )
 from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
-
-from askance.core.ports import Run
-from askance.core.trace import Trace, WordSignal
-from askance.core.types import Question
-from askance.methods.common.prompts import OWN
-from askance.retrieval.scripted import ScriptedRetriever
-from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near
 
 LINES = (Path(__file__).parent / "fixtures" / "dragin_code.jsonl").read_text(encoding="utf-8").splitlines()

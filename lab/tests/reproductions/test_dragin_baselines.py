@@ -3,6 +3,13 @@
 import asyncio
 
 import pytest
+
+from askance.ask import ask
+from askance.core.errors import ParameterError
+from askance.core.types import Passage, Question
+from askance.methods.common.prompts import PromptTemplate
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
 from askance_lab.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
@@ -11,12 +18,6 @@ from askance_lab.reproductions.baselines import (
     SingleAuthors,
     mask,
 )
-
-from askance.ask import ask
-from askance.core.types import Passage, Question
-from askance.methods.common.prompts import PromptTemplate
-from askance.models.scripted import Reply, ScriptedModel
-from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows\nthrough Pisa.")
@@ -164,3 +165,8 @@ def test_flare_token_may_ask_with_all_before_the_sentence():
 )
 def test_masks_fall_where_the_code_puts_them(sentence, texts, values, masked):
     assert mask(sentence, texts, values, 0.5) == masked
+
+
+def test_the_authors_code_shows_a_number_of_passages():
+    with pytest.raises(ParameterError, match="passages=0 of method single_authors"):
+        SingleAuthors(passages=0)

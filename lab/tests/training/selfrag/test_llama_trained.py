@@ -5,8 +5,6 @@ import copy
 
 import pytest
 import torch
-from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
-from tests.tolerances import near
 
 from askance.core.errors import ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
@@ -14,6 +12,8 @@ from askance.methods.selfrag.tokens import ALL_TOKENS, ReflectionVocabulary
 from askance.models.hf.load import as_model, save_parts
 from askance.models.llama_cpp import load_gguf
 from askance.models.llama_cpp.packing import write_trained
+from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
+from tests.tolerances import near
 
 
 @pytest.fixture(params=["llama", "qwen"])
