@@ -12,7 +12,6 @@ from askance.core.errors import AskanceError, PresetError, UnknownName
 from askance.core.parameters import changed_parameters
 from askance.methods.flare import Flare
 from tests.laboratory import usable
-from tests.models.tiny import save_adapter
 
 EFFORT = ("effort/low", "effort/medium", "effort/high", "effort/auto")
 AIRRAG = {
@@ -193,6 +192,8 @@ def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
 
 
 def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
+    from tests.models.tiny import save_adapter
+
     folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
     plain, own = open_prompts("plain"), open_prompts("own")
     for spec in (f"hf:{folder}", f"hf:{qwen_folder}?adapter={folder}", f"bundled:base?adapter={folder}"):
@@ -204,6 +205,8 @@ def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
 
 
 def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
+    from tests.models.tiny import save_adapter
+
     folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
     note = folder / "reader.json"
     note.write_text(note.read_text().replace("plain", "plains"))

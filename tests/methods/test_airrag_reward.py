@@ -3,6 +3,9 @@
 import asyncio
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from askance.configuration.build import load_models

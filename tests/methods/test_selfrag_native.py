@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+pytest.importorskip("torch")
+
+
 from askance.ask import ask
 from askance.configuration.build import load_model
 from askance.configuration.methods import method_class
