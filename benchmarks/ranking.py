@@ -30,7 +30,6 @@ from recipes.command_line import parser_of
 from recipes.relevance.evaluation import split
 
 from askance.cli.main import exit_codes
-from askance.cli.train import examples_by_name
 from askance.configuration.build import load_encoder, load_reranker
 from askance.configuration.evaluation import read_dataset
 from askance.core.ports import Encoder, Reranker, Retriever
@@ -40,6 +39,7 @@ from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.lexical import LexicalIndex
+from askance_lab.commands.train import examples_by_name
 from benchmarks.kept_rows import Row, kept_rows
 
 NUM_CANDIDATES = 20

@@ -22,8 +22,8 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.reproductions.dragin import read_words
 from askance.text.linguistics import Linguistics
+from askance_lab.reproductions.dragin import read_words
 
 Record = dict[str, Any]
 

@@ -31,7 +31,9 @@ from askance.core.types import (
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.common.search import QueryMode
 from askance.models.loaders import load_bundled_model
-from askance.reproductions.baselines import (
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import Linguistics
+from askance_lab.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
     FixedSentenceAuthors,
@@ -39,7 +41,7 @@ from askance.reproductions.baselines import (
     FlareToken,
     SingleAuthors,
 )
-from askance.reproductions.dragin import (
+from askance_lab.reproductions.dragin import (
     DraginAuthors,
     aggregate_over_words,
     find_trigger,
@@ -47,9 +49,7 @@ from askance.reproductions.dragin import (
     read_words,
     rind_scores,
 )
-from askance.reproductions.dragin_base import AuthorsState, Trigger
-from askance.retrieval.scripted import ScriptedRetriever
-from askance.text.linguistics import Linguistics
+from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
 from benchmarks.recorded import (
     Record,
     RecordedAnswers,

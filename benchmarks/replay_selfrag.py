@@ -20,8 +20,9 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.evaluation.metrics.answers import match
-from askance.reproductions.selfrag import BeamNode, expand_node, grow_tree, supported_path
-from askance.reproductions.selfrag_outputs import (
+from askance.retrieval.scripted import ScriptedRetriever
+from askance_lab.reproductions.selfrag import BeamNode, expand_node, grow_tree, supported_path
+from askance_lab.reproductions.selfrag_outputs import (
     QueryContext,
     distinct_segments,
     parse_segment,
@@ -29,7 +30,6 @@ from askance.reproductions.selfrag_outputs import (
     without_control_tokens,
     without_leading_sign,
 )
-from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.selfrag_recorded import (
     Case,
     RecordedEngine,

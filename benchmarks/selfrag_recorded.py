@@ -28,7 +28,7 @@ from askance.core.types import (
 )
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Task
 from askance.methods.selfrag.tokens import ALL_TOKENS
-from askance.reproductions.selfrag import SelfragAuthors
+from askance_lab.reproductions.selfrag import SelfragAuthors
 
 Case = Mapping[str, Any]
 

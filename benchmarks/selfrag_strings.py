@@ -20,14 +20,14 @@ from askance.core.types import Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Task, prompt_head
 from askance.methods.selfrag.tokens import CONTINUE
-from askance.reproductions.selfrag_outputs import (
+from askance.text.answers import normalise_answer
+from askance_lab.reproductions.selfrag_outputs import (
     alce_answer,
     closed_answer,
     question_and_separator,
     segment_text,
     with_sentence_spaces,
 )
-from askance.text.answers import normalise_answer
 from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
 
 NAMED = "{{INSTRUCTION}}"

@@ -136,9 +136,9 @@ def lowered(text: str, used: Mapping[Row, int]) -> str:
     return "".join(lines)
 
 
-def cycle_faults(package: str = "askance") -> Iterator[str]:
+def cycle_faults(*packages: str) -> Iterator[str]:
     """Yield an import cycle if there is one. Imports in functions and under TYPE_CHECKING count too."""
-    graph = grimp.build_graph(package, cache_dir=None)
+    graph = grimp.build_graph(*(packages or ("askance", "askance_lab")), cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     try:
         TopologicalSorter(imports).prepare()
@@ -150,10 +150,10 @@ def cycle_faults(package: str = "askance") -> Iterator[str]:
 
 
 def name_faults(trees: Mapping[str, ast.AST]) -> Iterator[str]:
-    """Yield the public class names that several modules of the package define."""
+    """Yield the public class names that several modules of the packages define."""
     places = defaultdict[str, list[str]](list)
     for path, tree in trees.items():
-        for node in ast.walk(tree) if path.startswith("src/") else ():
+        for node in ast.walk(tree) if path.startswith(("src/", "lab/")) else ():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path)
     for name, paths in places.items():

@@ -109,6 +109,7 @@ def llama(llama_folder):
 @pytest.fixture(scope="session")
 def plain_llama(tmp_path_factory):
     """A base model: the same tokenizer without a chat template."""
+    pytest.importorskip("torch")
     from askance.models.hf import load_hf
     from tests.models.tiny import save_tiny, sentencepiece_tokenizer
 
@@ -131,6 +132,7 @@ def bundled():
     """The real one as its authors made it, which no training of ours changes; the first run on a machine
     converts it into the user's cache.
     """
+    pytest.importorskip("torch")
     from askance.models.loaders import load_bundled_model
 
     return load_bundled_model("base", device="cpu", dtype="float32")
@@ -173,6 +175,7 @@ def few_layers_gguf(few_layers_file):
 @pytest.fixture(scope="session")
 def few_layers(tmp_path_factory):
     """The plain bundled model with few layers by torch."""
+    pytest.importorskip("torch")
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import torch_folder
     from tests.models.cut import link_first_layers

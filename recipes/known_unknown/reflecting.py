@@ -14,10 +14,10 @@ from askance.core.types import Passage
 from askance.evaluation.datasets import Example
 from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_RETRIEVAL, RELEVANT, UTILITIES
 from askance.terminal.console import err
-from askance.terminal.progress import TrainingProgress
-from askance.training.reader.train_reader import load_base
-from askance.training.selfrag.rows import SelfRagRow, segment
-from askance.training.selfrag.train_selfrag import train_selfrag
+from askance_lab.commands.progress import TrainingProgress
+from askance_lab.training.reader.train_reader import load_base
+from askance_lab.training.selfrag.rows import SelfRagRow, segment
+from askance_lab.training.selfrag.train_selfrag import train_selfrag
 from recipes.known_unknown.study import REFLECTION
 from recipes.known_unknown.world import Entity, Fact, World
 

@@ -20,12 +20,12 @@ from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.grid import Grid
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError
+from askance.evaluation.calibration.by_score import ScoreGoal
+from askance.evaluation.calibration.calibrate import calibrate
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.progress import CalibrationProgress
-from askance.training.calibration.by_score import ScoreGoal
-from askance.training.calibration.calibrate import calibrate
 from recipes.grids import make_runs
 from recipes.known_unknown.study import DOCUMENTS, SEED, SETTINGS
 

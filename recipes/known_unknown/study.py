@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from askance.cli.train import train_shown
 from askance.core.errors import InputError
 from askance.evaluation.datasets import Example
 from askance.models.hf.adapter import torch_folder
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
-from askance.training.reader.settings import ReaderSettings
-from askance.training.reader.train_reader import load_base
-from askance.training.selfrag.settings import SelfRagSettings
+from askance_lab.commands.train import train_shown
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.train_reader import load_base
+from askance_lab.training.selfrag.settings import SelfRagSettings
 from recipes.known_unknown.questions import Counts, chain_of, questions
 from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import GENERATOR, World, make_world

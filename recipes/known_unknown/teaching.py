@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, whole
-from askance.training.reader.answer_examples import from_passages, gold_reasoning, reasoned_answer
-from askance.training.reader.data_mix import ExampleBuilder
-from askance.training.reader.passages import as_hits
-from askance.training.reader.training_example import TrainingExample
+from askance_lab.training.reader.answer_examples import from_passages, gold_reasoning, reasoned_answer
+from askance_lab.training.reader.data_mix import ExampleBuilder
+from askance_lab.training.reader.passages import as_hits
+from askance_lab.training.reader.training_example import TrainingExample
 from recipes.known_unknown.questions import MIN_CHAIN_EXPOSURES, Chain, chains, example_of
 from recipes.known_unknown.world import Fact, World
 

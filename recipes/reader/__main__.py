@@ -9,10 +9,10 @@ import typer
 from typer.main import get_command
 
 from askance.cli.main import exit_codes, explain
-from askance.cli.train import reader_command
+from askance_lab.commands.train import reader_command
 
 if TYPE_CHECKING:
-    from askance.training.reader.data_mix import ExampleBuilder
+    from askance_lab.training.reader.data_mix import ExampleBuilder
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 

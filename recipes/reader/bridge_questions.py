@@ -16,7 +16,7 @@ from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.text.answers import sentences
-from askance.training.actions.noun_phrases import noun_phrase
+from askance_lab.training.actions.noun_phrases import noun_phrase
 
 MAX_PER_BRIDGE = 5
 """The most bridge questions per linking entity, since half of an article's questions may name its subject."""

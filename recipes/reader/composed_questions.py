@@ -19,7 +19,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.prompts import Layout
-from askance.training.actions.relations import (
+from askance_lab.training.actions.relations import (
     RELATIONS,
     in_chain_order,
     is_same_name,
@@ -28,8 +28,8 @@ from askance.training.actions.relations import (
     relation_of,
     without_parentheses,
 )
-from askance.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
-from askance.training.reader.training_example import TrainingExample
+from askance_lab.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
+from askance_lab.training.reader.training_example import TrainingExample
 from recipes.reader.statements import as_sentence, compare_dates, conclusions, date
 
 PARTS_REFUSAL_PROMPT_SHARE = 0.1

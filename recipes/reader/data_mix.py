@@ -15,10 +15,10 @@ from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Triple
 from askance.methods.common.prompts import Layout
-from askance.training.reader.answer_examples import gold_reasoning, reasoned_answer
-from askance.training.reader.data_mix import ExampleBuilder, grouped_by_paragraph
-from askance.training.reader.settings import ReaderSettings
-from askance.training.reader.training_example import TrainingExample
+from askance_lab.training.reader.answer_examples import gold_reasoning, reasoned_answer
+from askance_lab.training.reader.data_mix import ExampleBuilder, grouped_by_paragraph
+from askance_lab.training.reader.settings import ReaderSettings
+from askance_lab.training.reader.training_example import TrainingExample
 from recipes.reader import judgements
 from recipes.reader.bridge_questions import bridge_questions
 from recipes.reader.composed_questions import comparisons, part_examples, with_sentences

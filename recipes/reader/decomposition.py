@@ -12,9 +12,9 @@ from askance.core.types import Demo
 from askance.evaluation.datasets import Example
 from askance.methods.airrag.prompt_template import READER
 from askance.methods.airrag.prompts import PromptBuilder
-from askance.training.actions.decomposition import SubQuestion, from_triples
-from askance.training.reader.passages import PassageLimits, mix_with_distractors
-from askance.training.reader.training_example import TrainingExample, reply_example
+from askance_lab.training.actions.decomposition import SubQuestion, from_triples
+from askance_lab.training.reader.passages import PassageLimits, mix_with_distractors
+from askance_lab.training.reader.training_example import TrainingExample, reply_example
 
 NO_QUESTION = "None"
 """The reply that the prompts request if a question needs no splitting, or no further sub-question."""

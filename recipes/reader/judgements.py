@@ -18,10 +18,10 @@ from askance.core.types import Passage, Prompt
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, Triple
 from askance.methods.selfrag.scoring import LABELS, judgement_prompt
-from askance.training.actions.relations import in_chain_order, is_same_name, without_parentheses
-from askance.training.reader.answer_examples import gold_reasoning
-from askance.training.reader.passages import PassageLimits, as_hits, shortened
-from askance.training.reader.training_example import TrainingExample, reply_example
+from askance_lab.training.actions.relations import in_chain_order, is_same_name, without_parentheses
+from askance_lab.training.reader.answer_examples import gold_reasoning
+from askance_lab.training.reader.passages import PassageLimits, as_hits, shortened
+from askance_lab.training.reader.training_example import TrainingExample, reply_example
 from recipes.reader.composed_questions import supporting_paragraph
 from recipes.reader.statements import as_sentence
 

@@ -14,7 +14,7 @@ from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.text.answers import sentence_spans
-from askance.training.actions.relations import is_same_name, questions
+from askance_lab.training.actions.relations import is_same_name, questions
 
 NUM_DISTRACTORS = 3
 """The greatest number of distractors that are added to the paragraph that states the facts."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from askance.evaluation.datasets.example import Triple
-from askance.training.actions.relations import is_same_name, relation_of, without_parentheses
+from askance_lab.training.actions.relations import is_same_name, relation_of, without_parentheses
 
 _MONTHS = "january february march april may june july august september october november december".split()
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
-from askance.cli.train import examples_by_name
 from askance.configuration.evaluation import read_dataset
 from askance.core.parameters import parse_parameters
 from askance.models.pair_scorer import load_cross_encoder
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
-from askance.terminal.progress import TrainingProgress
-from askance.training.relevance.settings import RelevanceSettings
-from askance.training.relevance.train_relevance import load_base, train_relevance
+from askance_lab.commands.progress import TrainingProgress
+from askance_lab.commands.train import examples_by_name
+from askance_lab.training.relevance.settings import RelevanceSettings
+from askance_lab.training.relevance.train_relevance import load_base, train_relevance
 from recipes.command_line import check_gate, parser_of
 from recipes.relevance.evaluation import area_of_paragraphs, rank_candidates, reranking, split
 

@@ -15,7 +15,7 @@ from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.pair_scorer import CrossEncoder
-from askance.training.relevance.pairs import indexed_paragraphs
+from askance_lab.training.relevance.pairs import indexed_paragraphs
 
 HELD_OUT = ("Normans", "Steam engine", "Huguenot", "Warsaw")
 """The articles of SQuAD 2.0 that nothing is learned about."""

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
-from askance.cli.train import examples_by_name
 from askance.configuration.evaluation import read_dataset
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
@@ -23,10 +22,11 @@ from askance.methods.selfrag.tokens import Group
 from askance.models.hf.load import load_hf
 from askance.terminal.console import out as screen
 from askance.terminal.console import plain_table, print_plain
-from askance.training.selfrag.gold_rows import gold_rows
-from askance.training.selfrag.group_results import COLUMNS, results_table
-from askance.training.selfrag.rows import SelfRagRow
-from askance.training.selfrag.settings import SelfRagSettings
+from askance_lab.commands.train import examples_by_name
+from askance_lab.training.selfrag.gold_rows import gold_rows
+from askance_lab.training.selfrag.group_results import COLUMNS, results_table
+from askance_lab.training.selfrag.rows import SelfRagRow
+from askance_lab.training.selfrag.settings import SelfRagSettings
 from recipes.command_line import check_gate, parser_of
 from recipes.relevance.evaluation import split
 from recipes.selfrag import reading

@@ -20,11 +20,11 @@ from askance.methods.selfrag.tokens import (
     Group,
     escape_hit,
 )
-from askance.training.relevance.pairs import indexed_paragraphs
-from askance.training.selfrag.acceptance import TokenCase, distributions
-from askance.training.selfrag.gold_rows import holds_answer, overlap
-from askance.training.selfrag.group_results import GroupResult, group_results
-from askance.training.selfrag.rows import escaped
+from askance_lab.training.relevance.pairs import indexed_paragraphs
+from askance_lab.training.selfrag.acceptance import TokenCase, distributions
+from askance_lab.training.selfrag.gold_rows import holds_answer, overlap
+from askance_lab.training.selfrag.group_results import GroupResult, group_results
+from askance_lab.training.selfrag.rows import escaped
 
 NUM_FIRST = 5
 """The number of BM25's first passages among which relevant ones are told from others."""

@@ -24,9 +24,9 @@ from askance.models.hf.load import load_parts
 from askance.models.local.model_files import ADDED_TOKENS, WEIGHTS
 from askance.terminal.console import out as screen
 from askance.terminal.console import print_plain
-from askance.training.loop.model_folder import model_folder
-from askance.training.reader.save import BUNDLED_NAME
-from askance.training.reader.train_reader import load_base
+from askance_lab.training.loop.model_folder import model_folder
+from askance_lab.training.reader.save import BUNDLED_NAME
+from askance_lab.training.reader.train_reader import load_base
 from recipes.command_line import parser_of
 
 _EMBEDDINGS = "model.embed_tokens.weight"

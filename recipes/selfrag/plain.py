@@ -30,18 +30,18 @@ from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag.prompts import instruction_prompt
 from askance.methods.selfrag.tokens import IRRELEVANT, sequence_score
 from askance.terminal.console import err
-from askance.terminal.progress import TrainingProgress
-from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import TrainingReport
-from askance.training.reader.train_reader import Base, train_language_model
-from askance.training.selfrag.rows import (
+from askance_lab.commands.progress import TrainingProgress
+from askance_lab.training.reader.data_mix import DataMix
+from askance_lab.training.reader.save import TrainingReport
+from askance_lab.training.reader.train_reader import Base, train_language_model
+from askance_lab.training.selfrag.rows import (
     SelfRagRow,
     is_held_out,
     parse_output,
     training_example,
     written_segments,
 )
-from askance.training.selfrag.settings import SelfRagSettings
+from askance_lab.training.selfrag.settings import SelfRagSettings
 
 
 @checked_dataclass()

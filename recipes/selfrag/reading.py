@@ -31,11 +31,11 @@ from askance.methods.selfrag.parameters import SelfragParameters
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
-from askance.terminal.progress import TrainingProgress
-from askance.training.reader.train_reader import load_base
-from askance.training.selfrag.rows import SelfRagRow
-from askance.training.selfrag.settings import SelfRagSettings
-from askance.training.selfrag.train_selfrag import train_selfrag
+from askance_lab.commands.progress import TrainingProgress
+from askance_lab.training.reader.train_reader import load_base
+from askance_lab.training.selfrag.rows import SelfRagRow
+from askance_lab.training.selfrag.settings import SelfRagSettings
+from askance_lab.training.selfrag.train_selfrag import train_selfrag
 from recipes.command_line import markdown
 from recipes.grids import make_runs
 from recipes.rows import write_rows

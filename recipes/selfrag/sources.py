@@ -23,7 +23,7 @@ from askance.core.records import Field, read_records
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, SEPARATOR
 from askance.retrieval.bm25_analysis import STOP_WORDS
 from askance.terminal.console import err, plain_table
-from askance.training.selfrag.rows import SelfRagRow, json_row
+from askance_lab.training.selfrag.rows import SelfRagRow, json_row
 from recipes.command_line import parser_of
 
 MAX_WORDS = 500

@@ -1,5 +1,9 @@
 """The measurement of rankings: what counts as relevant, and what the table says."""
 
+import pytest
+
+pytest.importorskip("askance_lab")
+
 from benchmarks.ranking import first_is_relevant, main, ranked, recall
 
 ROW = {

@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 import askance
+from askance.cli import main
 from askance.configuration.build import load_encoder, load_model, open_retriever
 from askance.configuration.evaluation import open_metrics, read_dataset
-from askance.configuration.methods import make_method
+from askance.configuration.methods import calibrated_methods, make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError, UnknownName
-from askance.training.calibration.calibrate import calibrated_methods
 
+TOWN = "Which town?"
 MODULE = '''
+TOWN = 1
 from askance.core.extensions import implements
 from askance.core.parameters import Parameters, SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Reranker
@@ -90,6 +92,19 @@ def starts_alike(answer, golds):
     return float(any(answer[:1] == gold[:1] for gold in golds))
 
 
+def greet(name: str = "Bonn"):
+    """Greet a town.
+
+    Args:
+        name: The town.
+
+    Examples:
+        askance greet
+        askance greet --name Bonn
+    """
+    print("Hello,", name)
+
+
 encoder = ScriptedEncoder
 prompts = PromptTemplate(heading="Found:")
 '''
@@ -112,6 +127,11 @@ towns = ours_ext:questions
 alike = ours_ext:starts_alike
 [askance.prompts]
 found = ours_ext:prompts
+[askance.commands]
+greet = ours_ext:greet
+crooked = ours_broken:Anything
+absurd = ours_ext:TOWN
+ask = ours_ext:greet
 """
 
 
@@ -139,7 +159,6 @@ def ours(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-TOWN = "Which town?"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "askance-plugin"
 
 
@@ -199,6 +218,45 @@ def test_a_grid_with_plug_ins(ours, run, tmp_path):
     assert (tmp_path / "out" / "towns" / "ours" / "closed_book" / "settings.json").exists()
 
 
+def test_a_command_of_somebody_s_own(ours, run):
+    assert run("greet", "--name", "Pisa")[:2] == (0, "Hello, Pisa\n")
+    code, out, _ = run("greet", "--help", columns=80)
+    assert (code, "Greet a town." in out, "askance greet --name Bonn" in out) == (0, True, True)
+    assert "greet --name" not in run("ask", "--help")[1], "a name of askance is no plug-in's"
+
+
+def test_a_command_that_can_not_be_imported_is_named_and_stops_no_other(ours, run):
+    code, out, _ = run("--help", columns=200)
+    assert (code, "Greet a town." in out) == (0, True)
+    assert "the plug-in 'crooked' of ours can't be imported: ModuleNotFoundError" in out
+    for name, told in (
+        ("crooked", "crooked' of ours can't be imported"),
+        ("absurd", "'absurd' is no command"),
+    ):
+        for words in ((), ("--help",), ("some", "--words", "of=its")):
+            code, out, err = run(name, *words, columns=200)
+            assert (code, out, told in err) == (2, "", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("command train", ("train", "reader", "--dataset", "sample", "--out", "x")),
+        ("command annotate", ("annotate", "--help")),
+        ("method dragin_authors", ("methods", "dragin_authors")),
+        ("model features", ("ask", TOWN, "--method", "airrag", "--model", "reward=features:x")),
+    ],
+)
+def test_without_the_laboratory_its_names_say_how_to_install_it(sample_index, run, monkeypatch, name, words):
+    monkeypatch.setattr(extensions, "plugins", lambda kind: {})
+    monkeypatch.setattr(main, "plugins", lambda kind: {})
+    index = ("--index", sample_index) if words[0] == "ask" else ()
+    code, _, err = run(*words, *index, columns=300)
+    assert code == 2
+    assert f"the {name} needs the package 'askance-lab', which is not installed: " in err
+    assert f"pip install -e .{os.sep}lab" in err
+
+
 def test_prompts_of_somebody_s_own(ours):
     for name in ("found", "ours_ext:prompts"):
         assert open_prompts(name).heading == "Found:"
@@ -252,7 +310,8 @@ def test_the_list_says_that_a_plug_in_with_a_built_in_name_is_ignored(ours, run)
 
 def test_models_of_plug_ins_are_listed_as_json(ours, run):
     told = json.loads(run("models", "--json")[1])["models"]
-    assert told[-1] == {"spec": "ours", "what": "a plug-in of ours", "missing": [], "install": ""}
+    (listed,) = (each for each in told if each["spec"] == "ours")
+    assert listed == {"spec": "ours", "what": "a plug-in of ours", "missing": [], "install": ""}
 
 
 def test_a_plug_in_s_method_is_among_those_that_can_be_calibrated(ours):

@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 
 from askance.configuration.build import load_model, load_models
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
@@ -17,9 +16,10 @@ from askance.methods.baselines import Single
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
+from tests.laboratory import EVERY_METHOD
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY_METHOD)
 def test_every_method_can_be_made_and_says_what_it_is(name):
     method = make_method(name)
     assert isinstance(method, Method)
@@ -29,7 +29,7 @@ def test_every_method_can_be_made_and_says_what_it_is(name):
     assert method.needs is not None
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY_METHOD)
 def test_a_method_is_printed_as_a_specification_that_makes_it_again(name):
     assert repr(make_method(name)) == name
     for settings in ({"l_max": 999}, {"prompts": "hotpotqa"}, {"summary_tokens": 9, "passages": 2}):
@@ -109,7 +109,7 @@ def test_parameters_from_strings():
 OWN_PROMPTS = {"airrag", "airrag_lite", "iterdrag", "blender", "selfrag_authors"}
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in OWN_PROMPTS])
+@pytest.mark.parametrize("name", [name for name in EVERY_METHOD if name not in OWN_PROMPTS])
 def test_every_other_method_takes_prompts_by_name_or_file(name, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('heading = "Found:"')

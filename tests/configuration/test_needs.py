@@ -7,13 +7,13 @@ from typing import get_type_hints
 import pytest
 
 from askance.ask import check_needs
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.core.errors import MissingAbility
 from askance.core.parameters import describe_type
 from askance.models.openai.options import SERVERS, ServerOptions, read_options
 from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.laboratory import EVERY_METHOD
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 BACKENDS = (
@@ -33,7 +33,7 @@ def table(headings, rows):
 
 
 def variants():
-    return ((f"`{name}`", make_method(name)) for name in METHODS)
+    return ((f"`{name}`", make_method(name)) for name in EVERY_METHOD)
 
 
 def backends():

@@ -1,6 +1,5 @@
 """The packaged prompt sets, and the prompt files of users."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -9,15 +8,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import askance.configuration.prompts
-from askance.ask import ask
 from askance.configuration.catalogue import PROMPT_SETS
 from askance.configuration.prompts import open_prompts, to_toml
 from askance.core.errors import InputError, PromptsError, UnknownName
-from askance.core.types import Demo, Passage, Question
+from askance.core.types import Demo, Question
 from askance.methods.common.prompts import OWN, PromptTemplate
-from askance.models.scripted import ScriptedModel
-from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
-from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import awaits_answer, short_answer
 
 EXAMPLES = {
@@ -185,49 +180,6 @@ def test_files_that_cannot_be_read(tmp_path):
     for name in ("hotpot", "", "x" * 300):
         with pytest.raises(UnknownName, match=r"unknown prompt set.*Known: 2wiki"):
             open_prompts(name)
-
-
-# The layout of the DRAGIN authors, with a set made up in its place.
-
-AUTHORS = """
-instruction = "Reply just as above."
-before_question = "Think in steps like those.\\n\\n"
-[[demos]]
-question = "Is ice cold?"
-answer = "Ice is frozen. So the answer is yes."
-[[demos]]
-question = "Is fire wet?"
-answer = "Fire is hot gas. So the answer is no."
-"""
-FOUND = [Passage("p1", "Snow", "Snow is ice."), Passage("p2", "Rain", "Rain is\nwater.")]
-
-
-def prompts_of(method, found=()):
-    model = ScriptedModel([" Snow is ice. So the answer is yes."] * 3)
-    asyncio.run(
-        ask(Question("q", "Is snow cold?"), method, {"answer": model}, ScriptedRetriever(list(found)))
-    )
-    return model.prompts
-
-
-def test_a_set_of_the_authors_gives_their_prompt_byte_for_byte(tmp_path):
-    template = open_prompts(written(tmp_path, AUTHORS))
-    examples = (
-        "Question: Is ice cold?\nAnswer: Ice is frozen. So the answer is yes.\n"
-        "Question: Is fire wet?\nAnswer: Fire is hot gas. So the answer is no.\n"
-    )
-    case = "Think in steps like those.\n\nQuestion: Is snow cold?\nAnswer:"
-    assert prompts_of(ClosedBookAuthors(prompts=template))[0] == examples + case
-    assert prompts_of(SingleAuthors(passages=2, prompts=template), FOUND)[0] == (
-        f"{examples}Context:\n[1] Snow is ice.\n[2] Rain is water.\nReply just as above.\n{case}"
-    )
-
-
-def test_without_a_sentence_before_the_question_the_case_follows_at_once(tmp_path):
-    template = open_prompts(written(tmp_path, DEMO))
-    assert prompts_of(ClosedBookAuthors(prompts=template))[0] == (
-        "Question: Own?\nAnswer: It is. So the answer is yes.\nQuestion: Is snow cold?\nAnswer:"
-    )
 
 
 def test_a_set_without_examples_does_not_speak_of_any():

@@ -20,6 +20,7 @@ from askance.evaluation.statistics.run_groups import group_runs, names_of
 from askance.evaluation.statistics.summaries import summarise
 from askance.models.scripted import Reply, ScriptedModel
 from askance.text.answers import authors_statement
+from tests.laboratory import usable
 
 WITHOUT_MARKER = " Nobody knows. It may be so."
 STRATEGY = [
@@ -93,7 +94,7 @@ def test_what_2wikimultihopqa_does_not_state_is_the_whole_text(experiment, tmp_p
     assert shorts(found)["unstated"] == WITHOUT_MARKER.strip()
 
 
-@pytest.mark.parametrize("method", ["closed_book", "closed_book_authors"])
+@pytest.mark.parametrize("method", usable("closed_book", "closed_book_authors"))
 def test_what_was_elicited_is_read_from_the_trace(experiment, tmp_path, method):
     parameters = {"max_tokens": "30"}
     found = run(experiment("hotpotqa", HOTPOT, reading="authors", parameters=parameters), tmp_path / "run")

@@ -5,6 +5,9 @@ import random
 
 import pytest
 
+pytest.importorskip("torch")
+
+
 from askance.ask import Engine, Result
 from askance.configuration.build import open_retriever
 from askance.configuration.methods import make_method

@@ -12,6 +12,10 @@ import random
 import re
 from typing import Any
 
+import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""Short answers that are asked for: our own methods add to the text, the authors' code only reads."""
+"""Short answers that are asked for, which methods add to their text."""
 
 import asyncio
 
@@ -11,14 +11,6 @@ from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Si
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.baselines import (
-    ClosedBookAuthors,
-    FixedLengthAuthors,
-    FixedSentenceAuthors,
-    FlareToken,
-    SingleAuthors,
-)
-from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")
@@ -26,14 +18,6 @@ ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
 BARE = PromptTemplate(demos=(), instruction="Go on.")
 CASE = "Question: Which river flows through Pisa?\nAnswer:"
 OWN = [ClosedBook, Single, Flare, FixedLength, FixedSentence]
-CODE = [
-    ClosedBookAuthors,
-    SingleAuthors,
-    FixedLengthAuthors,
-    FixedSentenceAuthors,
-    FlareToken,
-    DraginAuthors,
-]
 
 
 def run(method, replies, found=(ARNO,), question=QUESTION, **abilities):
@@ -71,7 +55,7 @@ def test_the_passages_last_shown_stay(method):
     assert bool(result.answer.citations) == (method is not ClosedBook)
 
 
-@pytest.mark.parametrize("method", [*OWN, *CODE])
+@pytest.mark.parametrize("method", OWN)
 def test_a_stated_answer_is_not_asked_for(method):
     result, _ = run(method(), [" So the answer is Arno."])
     assert "elicit" not in keys(result)
@@ -138,7 +122,7 @@ def test_yes_and_no(replies, short):
     assert ("answer is" in result.answer.text) == (replies[1] not in (" who", ""))
 
 
-@pytest.mark.parametrize("method", [*OWN, FlareToken, DraginAuthors])
+@pytest.mark.parametrize("method", OWN)
 def test_what_question_and_passages_say_about_an_answer_does_not_count(method):
     question = Question("q", "Which song says that the answer is blowing in the wind?")
     passage = Passage("p", "Song", "So the answer is Hey Jude.")
@@ -172,59 +156,3 @@ def test_a_full_window_keeps_the_answer():
 
 
 # As the authors' code has it.
-
-
-@pytest.mark.parametrize("method", CODE)
-def test_the_authors_code_reads_the_answer_and_leaves_the_text(method):
-    parameters = {"max_tokens": 3}
-    replies = when_asked(" Arno. Then", otherwise=" The Arno. So")
-    with_it, model = run(method(prompts=BARE, **parameters), replies)
-    without, _ = run(method(prompts=BARE, ask_short_answer=False, **parameters), replies)
-    assert with_it.answer.text == without.answer.text
-    assert (with_it.answer.short, without.answer.short) == ("Arno", "")
-    assert model.prompts[-1] == f"{CASE} {with_it.answer.text.strip()} So the answer is "
-    assert (keys(with_it)[-1], with_it.trace.decisions[-1].outcome) == ("elicit", "elicit")
-
-
-def test_the_authors_code_cuts_what_was_invented():
-    replies = [" The Arno. Note: Question: who? So the answer is me.", " Arno. Question: no"]
-    result, model = run(ClosedBookAuthors(prompts=BARE), replies)
-    assert model.prompts[1] == f"{CASE} The Arno.  So the answer is "
-    assert result.answer.short == "Arno"
-
-
-@pytest.mark.parametrize(
-    ("written", "asked"), [("Note: this.", "Note: this."), ("Note: x Question: y", "Note: x ")]
-)
-def test_an_invention_right_at_the_start_stays(written, asked):
-    _, model = run(ClosedBookAuthors(prompts=BARE), [Reply(written), " x"])
-    assert model.prompts[1].startswith(f"{CASE} {asked}")
-    assert "y" not in model.prompts[1].removeprefix(CASE)
-
-
-def test_an_invention_at_the_start_of_what_was_elicited_is_cut():
-    result, _ = run(ClosedBookAuthors(), [" The Arno.", "Note: Po."])
-    assert result.answer.short == ""
-
-
-def test_the_authors_code_minds_letter_case():
-    result, _ = run(ClosedBookAuthors(), [" The Answer is Po.", " Arno."])
-    assert result.answer.short == "Arno"
-
-
-def test_the_authors_code_keeps_the_answer_in_a_full_window():
-    replies = [Reply(" one two three", ends=False), " Arno."]
-    prompt_tokens = run(ClosedBookAuthors(max_tokens=3, ask_short_answer=False), replies)[
-        0
-    ].usage.prompt_tokens
-    result, model = run(ClosedBookAuthors(max_tokens=3), replies, context_tokens=prompt_tokens + 20)
-    assert (result.answer.text, len(model.prompts)) == (" one two three", 1)
-    assert "has no room" in result.trace.decisions[-1].why
-
-
-def test_an_end_token_is_one_again():
-    result, model = run(ClosedBookAuthors(prompts=BARE), [" The Arno.", " Arno."])
-    assert model.prompts[1] == f"{CASE} The Arno.<|end|> So the answer is "
-    first, second = [event for event in result.trace.events if isinstance(event, Generated)]
-    # " The", " Arno.", the end, and the phrase's four with a space behind.
-    assert second.prompt_tokens - first.prompt_tokens == 8

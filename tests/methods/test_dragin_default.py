@@ -12,6 +12,7 @@ from askance.core.types import Passage, Question
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.laboratory import usable
 from tests.methods.dragins import dragin
 from tests.methods.test_dragin import ARENA, EMPLOYER, FIRST, KANSAS, PEOPLE, SEATS, SONG, TELLING
 from tests.tolerances import near
@@ -292,7 +293,7 @@ def test_a_passage_found_twice_is_shown_once():
     assert model.prompts[0].count(ARENA.text) == 1
 
 
-@pytest.mark.parametrize("variant", ["dragin_paper", "dragin_authors"])
+@pytest.mark.parametrize("variant", usable("dragin_paper", "dragin_authors"))
 def test_a_proxy_that_would_not_be_asked_is_refused(variant):
     models = {"answer": ScriptedModel(), "attend": ScriptedModel()}
     with pytest.raises(MissingAbility, match="no model in the role attend"):

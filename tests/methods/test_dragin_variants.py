@@ -12,6 +12,8 @@ from askance.ask import Engine, ask
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
+from askance.evaluation.calibration.by_searches import SearchesGoal
+from askance.evaluation.calibration.calibrate import calibrate
 from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap, query_of
@@ -22,8 +24,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.text.spacy_pipeline import load_linguistics
-from askance.training.calibration.by_searches import SearchesGoal
-from askance.training.calibration.calibrate import calibrate
+from tests.laboratory import usable
 from tests.methods.dragins import dragin
 from tests.tolerances import near
 
@@ -256,7 +257,7 @@ def test_a_sentence_that_repeats_an_earlier_one_after_a_cut_is_written_to_its_en
 # What a threshold is held against.
 
 
-@pytest.mark.parametrize("variant", ["dragin", "dragin_paper", "dragin_authors"])
+@pytest.mark.parametrize("variant", usable("dragin", "dragin_paper", "dragin_authors"))
 def test_the_trigger_of_probabilities_searches_with_its_own_default(variant):
     method = dragin(variant, trigger="token_probability", query="question", search_first=False)
     replies = [Reply(" It is the Aller. So the", {"Aller": 0.3}), " It is the Weser. So the", ANSWER, ANSWER]
@@ -272,13 +273,17 @@ def test_the_trigger_of_probabilities_searches_with_its_own_default(variant):
         ({}, 1.0),
         ({"threshold": 0.5}, 0.5),
         ({"trigger": "token_probability"}, 0.2),
-        ({"trigger": "token_probability", "variant": "dragin_authors"}, 0.08),
         ({"trigger": "token_probability", "threshold": 0.7}, 0.7),
         ({"trigger": "every_sentence"}, float("inf")),
     ],
 )
 def test_each_trigger_has_a_default_on_its_own_scale(parameters, theta):
     assert dragin(**parameters).theta == theta
+
+
+@pytest.mark.parametrize("variant", usable("dragin_authors"))
+def test_the_authors_code_has_a_default_of_its_own_for_the_trigger_of_probabilities(variant):
+    assert dragin(variant, trigger="token_probability").theta == 0.08
 
 
 def test_calibration_begins_at_the_default_of_the_trigger():

@@ -8,13 +8,13 @@ from benchmarks.scripted_server import ScriptedServer
 
 from askance.ask import ask
 from askance.configuration.build import load_model
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method, method_class
 from askance.core.answers import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.trace_view import spending_line, usage_line
+from tests.laboratory import EVERY_METHOD
 
 QUESTION = Question("q", "Which river is red?")
 FOUND = tuple(Passage(f"p{number}", "Rivers", f"River {number} is red.") for number in range(3))
@@ -54,7 +54,7 @@ def test_tokens_that_nobody_counted_are_shown_as_an_upper_bound(server):
 
 
 @pytest.mark.parametrize("options", ["server=vllm", "continuation=1&logprobs=1", RAW])
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in LOCAL])
+@pytest.mark.parametrize("name", [name for name in EVERY_METHOD if name not in LOCAL])
 def test_every_method_that_may_runs(server, name, options):
     method = short(name)
     models = {"answer": load_model(f"openai:tiny@{server.url}?{options}&attempts=1")}

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.conversation import Conversation
 from askance.core.errors import LimitReached, ParameterError
@@ -15,6 +14,7 @@ from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.question_rewriter import QuestionRewriter, rewriting_prompt
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.laboratory import EVERY_METHOD
 
 FIRST = Demo("Who directed Fanny and Alexander?", "Fanny and Alexander was directed by Ingmar Bergman.")
 FOLLOW_UP = "And where was he born?"
@@ -173,7 +173,7 @@ def test_out_of_range_limits_are_named():
         QuestionRewriter(turns=0)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "selfrag_authors"])
+@pytest.mark.parametrize("method", [name for name in EVERY_METHOD if name != "selfrag_authors"])
 def test_every_method_searches_for_the_rewritten_question(method):
     """The first search of every method that searches with the question is made with the rewritten one."""
     rewritten = []

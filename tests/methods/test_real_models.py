@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method, method_class
 from askance.core.ports import WrappedModel
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
@@ -14,13 +13,14 @@ from askance.inference.vocabulary import Vocabulary
 from askance.methods.common.named_methods import Members
 from askance.retrieval.bm25 import open_index
 from tests.choices import watched_choices
+from tests.laboratory import EVERY_METHOD
 
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
 
 
 OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty layers"}
 """What the numbers of a model that torch computes may be off by, where sums are added up otherwise."""
-FOR_ANY_MODEL = [name for name in METHODS if name != "selfrag_authors"]  # it needs reflection tokens
+FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
 BY_TORCH = ("single", "dragin", "selfrag")
 """What is tried on the bundled model by torch as well as by llama.cpp."""
 WITH_ALL_LAYERS = BY_TORCH

@@ -2,6 +2,7 @@
 
 import pytest
 
+from askance.configuration.methods import make_method
 from askance.core.errors import ParameterError
 from askance.core.types import Demo, Question
 from askance.methods.selfrag.method import Selfrag
@@ -16,7 +17,7 @@ from askance.methods.selfrag.tokens import (
     RELEVANT,
     RETRIEVAL,
 )
-from askance.reproductions.selfrag import SelfragAuthors
+from tests.laboratory import usable
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -265,12 +266,12 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
     )
 
 
-@pytest.mark.parametrize("reading", [Selfrag, SelfragAuthors])
+@pytest.mark.parametrize("reading", usable("selfrag", "selfrag_authors"))
 def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(reading):
     asqa = Question("q", "Who wrote Tosca?", genre="ambiguous")
     life = Question("q", "Tell me of Elly Ney.", genre="biography")
     for question, instruction in ((asqa, OWN_INSTRUCTIONS.ambiguous), (life, "")):
-        method = reading(form="long", mode="never")
+        method = make_method(reading, {"form": "long", "mode": "never"})
         _, prompts, _ = run(method, native({NO_RETRIEVAL: "Puccini.[Utility:5]"}), question=question)
         separator = "## Input:\n\n" if instruction else ""
         assert prompts[0].startswith(f"### Instruction:\n{instruction}{separator}{question.text}\n\n###")

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from askance.ask import ask
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method, method_class
 from askance.core.errors import BudgetTooSmall, ParameterError
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
@@ -19,8 +18,8 @@ from askance.methods.baselines import FixedSentence, Single
 from askance.methods.common.prompts import PromptTemplate, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.laboratory import EVERY_METHOD
 
 QUESTION = Question("q", "Which sea does the Arno flow into?", demos=())
 PASSAGES = tuple(
@@ -28,7 +27,7 @@ PASSAGES = tuple(
     for number in range(30)
 )
 BARE = PromptTemplate(demos=())
-FOR_ANY_MODEL = [name for name in METHODS if name != "selfrag_authors"]  # it needs reflection tokens
+FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
 
 
 def run(method, model=None, passages=PASSAGES, question=QUESTION):
@@ -142,11 +141,6 @@ def test_single_shows_as_many_passages_as_one_call_has_room_for():
     model = ScriptedModel([" So the answer is Pisa."])
     run(Single(passages=5, prompts=BARE, l_max=60), model, same)
     assert 1 <= num_shown(model) < 5
-
-
-def test_the_authors_code_shows_a_number_of_passages():
-    with pytest.raises(ParameterError, match="passages=0 of method single_authors"):
-        SingleAuthors(passages=0)
 
 
 def test_room_is_what_window_and_every_allowance_leave():

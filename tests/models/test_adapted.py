@@ -3,6 +3,9 @@
 import shutil
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.test_hf_load import edit
 from tests.models.tiny import save_adapter, save_tiny, sentencepiece_tokenizer

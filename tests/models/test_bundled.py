@@ -9,6 +9,9 @@ import subprocess
 import sys
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.tolerances import assert_near

@@ -6,6 +6,9 @@ import shutil
 import sys
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from safetensors.torch import load_file, save_file
 from tests.models.test_hf_load import edit

@@ -3,6 +3,9 @@
 from functools import cache
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near

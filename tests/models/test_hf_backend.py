@@ -1,6 +1,9 @@
 """Batched passes use the layers of the module itself, and are exact in every precision."""
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near

@@ -7,6 +7,9 @@ import time
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.choices import watched_choices
 from tests.contracts.model_contract import KeepOf, computed, run

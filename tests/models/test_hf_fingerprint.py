@@ -1,6 +1,9 @@
 """The fingerprint of a model changes with everything that its answers depend on, and nothing else."""
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import byte_level_tokenizer, save_tiny, sentencepiece_tokenizer, tiny_module
 

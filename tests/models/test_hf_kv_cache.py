@@ -1,6 +1,9 @@
 """Cells of the KV pool: none is lost, and sequences without a common prefix never share one."""
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from askance.models.hf.kv_cache import KVPool

@@ -8,6 +8,9 @@ import sys
 
 import gguf
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from huggingface_hub import constants
 from tests.models.tiny import make_tokenizer_panic, save_tiny_gguf, tiny_module

@@ -3,6 +3,9 @@
 import json
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import save_tiny_gguf
 

@@ -8,6 +8,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
 import sentencepiece
 from tests.models.tiny import save_slow_checkpoint
 

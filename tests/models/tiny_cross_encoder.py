@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import byte_level_tokenizer
 from transformers import AutoConfig, AutoModelForSequenceClassification

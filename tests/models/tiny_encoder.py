@@ -3,6 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.models.tiny import byte_level_tokenizer
 from transformers import AutoConfig, AutoModel

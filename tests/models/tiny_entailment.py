@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.contracts.entailment_contract import FOLLOWS, OTHER, PREMISE
 from tests.models.tiny import byte_level_tokenizer

@@ -4,6 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("torch")
+
 import gguf
 import numpy as np
 import torch

@@ -3,7 +3,7 @@
 import pytest
 from recipes.actions.__main__ import SETTINGS, hops_table, plan_conditions, recall_gate
 
-from askance.training.actions.acceptance import ActionResult
+from askance_lab.training.actions.acceptance import ActionResult
 from tests.evaluation.hand_made import record, written
 from tests.recipes.test_commands import called
 

@@ -8,8 +8,8 @@ from recipes.reader.bridge_questions import MAX_PER_BRIDGE, bridge_questions
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
-from askance.training.actions.noun_phrases import noun_phrase
-from askance.training.reader.answer_examples import gold_reasoning
+from askance_lab.training.actions.noun_phrases import noun_phrase
+from askance_lab.training.reader.answer_examples import gold_reasoning
 
 
 @pytest.mark.parametrize(

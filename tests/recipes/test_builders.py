@@ -4,6 +4,20 @@ import random
 from dataclasses import replace
 
 import pytest
+from lab.tests.training.reader.sample_examples import (
+    ARGON,
+    BOTH,
+    DWAN,
+    HEIDI,
+    NO_TOWER,
+    OTHER_FILM,
+    PISA,
+    RAW_ONLY,
+    TOWER,
+    supporting,
+    text_of,
+)
+from lab.tests.training.reader.sample_examples import FILM as PLAIN_FILM
 from recipes.reader import judgements
 from recipes.reader.composed_questions import chain_parts, comparisons, part_examples, with_sentences
 from recipes.reader.data_mix import conclusion_example
@@ -18,28 +32,14 @@ from askance.methods.common.label_probabilities import label_options
 from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.scoring import LABELS
 from askance.text.answers import has_answer
-from askance.training.reader.answer_examples import (
+from askance_lab.training.reader.answer_examples import (
     draw_passages,
     from_memory,
     from_passages,
     gold_reasoning,
     paragraph_answers,
 )
-from askance.training.reader.passages import PassageLimits, as_hits
-from tests.training.reader.sample_examples import (
-    ARGON,
-    BOTH,
-    DWAN,
-    HEIDI,
-    NO_TOWER,
-    OTHER_FILM,
-    PISA,
-    RAW_ONLY,
-    TOWER,
-    supporting,
-    text_of,
-)
-from tests.training.reader.sample_examples import FILM as PLAIN_FILM
+from askance_lab.training.reader.passages import PassageLimits, as_hits
 
 FILM = with_sentences(PLAIN_FILM)
 WHOLE = (

@@ -8,11 +8,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from lab.tests.test_cli_train import ROWS, TINY, written
 from recipes.command_line import check_gate
 from recipes.reader.data_mix import RecipeSettings
 
 from recipes import bundled_reader
-from tests.test_cli_train import ROWS, TINY, written
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "tests" / "evaluation" / "datasets" / "files"

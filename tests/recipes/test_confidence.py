@@ -4,12 +4,12 @@ import tomllib
 from dataclasses import replace
 
 import pytest
+from lab.tests.training.relevance.test_pairs import example
 from recipes.confidence.evidence import Case, drawn
 from recipes.confidence.fit import fit, measure, toml
 
 from askance.confidence import AnswerEvidence, ConfidenceModel
 from askance.core.errors import InputError
-from tests.training.relevance.test_pairs import example
 
 
 def case(situation, logit, article="Pisa"):

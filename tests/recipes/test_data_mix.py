@@ -4,13 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
-
-from askance.core.errors import InputError
-from askance.core.types import Question, Raw
-from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.training.reader.data_mix import build_data_mix
-from tests.training.reader.sample_examples import (
+from lab.tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
     FILM,
@@ -21,6 +15,12 @@ from tests.training.reader.sample_examples import (
     supporting,
     text_of,
 )
+from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
+
+from askance.core.errors import InputError
+from askance.core.types import Question, Raw
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
+from askance_lab.training.reader.data_mix import build_data_mix
 
 SHARES = (
     "reading", "memory", "compared", "deciding", "paragraph", "bridged",

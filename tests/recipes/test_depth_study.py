@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from lab.tests.training.reader.sample_examples import RAW_ONLY
 from recipes.depth_study import runs, teaching, world
 from recipes.depth_study.__main__ import main
 from recipes.depth_study.page import write_page
@@ -22,9 +23,8 @@ from askance.core.errors import InputError
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
-from askance.training.actions.rows import is_well_formed
+from askance_lab.training.actions.rows import is_well_formed
 from tests.evaluation.hand_made import record
-from tests.training.reader.sample_examples import RAW_ONLY
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,7 @@
 import random
 from dataclasses import replace
 
-from recipes.reader import judgements
-
-from askance.core.types import Passage
-from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.methods.selfrag.scoring import judgement_prompt
-from askance.training.reader.passages import PassageLimits
-from tests.recipes.test_builders import FILM, WHOLE, many
-from tests.training.reader.sample_examples import (
+from lab.tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
     HEIDI,
@@ -19,6 +12,13 @@ from tests.training.reader.sample_examples import (
     supporting,
     text_of,
 )
+from recipes.reader import judgements
+
+from askance.core.types import Passage
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
+from askance.methods.selfrag.scoring import judgement_prompt
+from askance_lab.training.reader.passages import PassageLimits
+from tests.recipes.test_builders import FILM, WHOLE, many
 
 HEIDI_BY_DWAN = FILM.supporting_facts.triples[0]
 

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
+from lab.tests.training.reader.sample_examples import RAW_ONLY
 from recipes.known_unknown.questions import (
     chain_of,
     chains,
@@ -21,9 +22,8 @@ from recipes.known_unknown.world import EXPOSURES, make_world, relations
 
 from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError
-from askance.training.reader.data_mix import build_data_mix
-from askance.training.reader.settings import ReaderSettings
-from tests.training.reader.sample_examples import RAW_ONLY
+from askance_lab.training.reader.data_mix import build_data_mix
+from askance_lab.training.reader.settings import ReaderSettings
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from recipes.known_unknown.world import make_world
 from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import has_reflection_tokens
 from askance.models.hf.load import load_hf
-from askance.training.selfrag.rows import written_segments
+from askance_lab.training.selfrag.rows import written_segments
 
 WORLD = make_world(1, POCKET.entities)
 ASKED = questions(WORLD, POCKET.questions, 1)

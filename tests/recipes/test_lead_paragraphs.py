@@ -3,11 +3,11 @@
 import random
 
 import pytest
+from lab.tests.training.reader.sample_examples import FILM, PISA
 from recipes.reader.composed_questions import comparisons
 from recipes.reader.lead_paragraphs import lead_facts, lead_records
 
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from tests.training.reader.sample_examples import FILM, PISA
 
 
 @pytest.mark.parametrize(

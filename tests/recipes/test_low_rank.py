@@ -12,7 +12,7 @@ from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.models.hf.adapter import merge, open_adapter
 from askance.models.hf.load import load_parts, save_parts
-from askance.training.selfrag.vocabulary import add_reflection_tokens
+from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.models.tiny import byte_level_tokenizer, save_tiny
 
 RANK = 2

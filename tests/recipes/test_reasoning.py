@@ -3,21 +3,21 @@
 from dataclasses import replace
 
 import pytest
+from lab.tests.training.reader.sample_examples import ARGON, FILM, TOWER
 from recipes.reader.composed_questions import with_sentences
 from recipes.reader.statements import as_sentence
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.training.actions.relations import (
+from askance_lab.training.actions.relations import (
     in_chain_order,
     is_same_name,
     object_description,
     questions,
     without_parentheses,
 )
-from askance.training.reader.answer_examples import gold_reasoning
-from tests.training.reader.sample_examples import ARGON, FILM, TOWER
+from askance_lab.training.reader.answer_examples import gold_reasoning
 
 
 @pytest.mark.parametrize(

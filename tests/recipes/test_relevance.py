@@ -5,12 +5,12 @@ from dataclasses import replace
 from math import isnan
 
 import pytest
+from lab.tests.training.relevance.test_pairs import ANIMALS, example
 from recipes.relevance.evaluation import area_of_paragraphs, rank_candidates, reranking
 
 from askance.models.pair_scorer import CrossEncoder
 from tests.recipes.test_commands import FILES, called
 from tests.tolerances import near
-from tests.training.relevance.test_pairs import ANIMALS, example
 
 EXAMPLES = [example(number, title=f"Animals {number % 2}") for number in range(10)]
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import pytest
+from lab.tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
 from recipes.selfrag.__main__ import main
 from recipes.selfrag.evaluation import cases, measure
 from recipes.selfrag.plain import PlainReader, plain_rows
@@ -17,14 +18,13 @@ from askance.methods.selfrag.tokens import ALL_TOKENS, IRRELEVANT
 from askance.models.hf.load import load_hf, load_parts, save_parts
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.training.selfrag.gold_rows import gold_rows
-from askance.training.selfrag.group_results import DESIRED
-from askance.training.selfrag.settings import SelfRagSettings
-from askance.training.selfrag.vocabulary import add_reflection_tokens
+from askance_lab.training.selfrag.gold_rows import gold_rows
+from askance_lab.training.selfrag.group_results import DESIRED
+from askance_lab.training.selfrag.settings import SelfRagSettings
+from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
 from tests.evaluation.hand_made import record, written
 from tests.recipes.test_commands import FILES, called
-from tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
 
 EXAMPLES = [example(number, title=f"Animals {number % 2}") for number in range(10)]
 

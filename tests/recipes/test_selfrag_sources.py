@@ -5,7 +5,7 @@ import json
 import pytest
 from recipes.selfrag.sources import SOURCES, is_english, read_source
 
-from askance.training.selfrag.rows import read_rows
+from askance_lab.training.selfrag.rows import read_rows
 from tests.recipes.test_commands import called
 
 LONG, GERMAN = "word " * 501, "eins zwei drei vier acht neun zehn elf zwei drei"

@@ -1,10 +1,8 @@
-"""The progress of evaluations, trainings, index builds and calibrations."""
+"""The progress of evaluations, index builds and calibrations."""
 
 import io
 import math
 import time
-from contextlib import suppress
-from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
@@ -16,9 +14,7 @@ from askance.terminal.progress import (
     EvaluationProgress,
     IndexProgress,
     JudgingProgress,
-    TrainingProgress,
     status_lines,
-    training_line,
 )
 from tests.evaluation.hand_made import record
 
@@ -92,59 +88,6 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command continues from there\n"
-
-
-@dataclass
-class Step:
-    """The status of a training."""
-
-    step: int
-    loss: float
-    held_out: float | None = None
-    num_steps: int = 1200
-    tokens_per_second: float = 1500.4
-    seconds_left: float = 3725.0
-
-
-def test_a_line_of_training():
-    assert training_line(Step(40, 9.0), 1.2345) == (
-        "step 40/1,200 · loss 1.234 · 1,500 tokens/s · 1:02:05 left"
-    )
-    assert "loss 1.200 · held out 2.346 · " in training_line(Step(40, 9.0, 2.3456), 1.2)
-
-
-def trained(*steps, every_seconds=60.0, error=None):
-    """Return the text that is written where there is no terminal."""
-    screen = io.StringIO()
-    with (
-        suppress(KeyboardInterrupt, ValueError),
-        TrainingProgress(Console(file=screen), every_seconds) as show,
-    ):
-        for step in steps:
-            show(step)
-        if error:
-            raise error
-    return screen.getvalue().splitlines()
-
-
-def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
-    begin = "training, steps to take: 1,200"
-    assert trained(Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)) == [begin]
-    first, line = trained(Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0))
-    assert first == begin
-    assert line.startswith("step 2/1,200 · loss 3.900 · held out 3.000")
-    assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 3
-
-
-def test_a_training_that_goes_on_says_where():
-    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["continuing after step 40/1,200"]
-
-
-def test_a_training_that_is_interrupted_says_how_to_go_on():
-    expected = ["stopped at step 1/1,200: the same command continues from the last checkpoint"]
-    assert trained(Step(1, 4.0), error=KeyboardInterrupt())[1:] == expected
-    assert trained(error=KeyboardInterrupt()) == []
-    assert trained(Step(1, 4.0), error=ValueError())[1:] == []
 
 
 def test_judging_says_how_many_answers_are_judged():

@@ -1,21 +1,15 @@
 """spaCy behind the linguistics seam, on pipelines that are made here: no model is downloaded."""
 
-import asyncio
 import re
 
 import pytest
 
-from askance.ask import ask
-from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method, method_class
 from askance.core.errors import InputError, MissingExtra, ModelSpecError, UnknownName
 from askance.core.installing import install_line
-from askance.core.types import Passage, Question
-from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.dragin import DraginAuthors
-from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from askance.text.spacy_pipeline import load_linguistics
+from tests.laboratory import EVERY_METHOD
 
 TEXT = " Jo Smith saw two old boats.  They sank near Bonn \n"
 TAGS = [
@@ -64,16 +58,6 @@ def test_what_a_pipeline_finds(pipeline):
     assert repr(found) != spec
 
 
-def test_a_method_reads_with_the_pipeline_that_its_parameter_names(pipeline):
-    spec = pipeline("sentencizer", "entity_ruler")
-    method = make_method("flare_entity", {"linguistics": spec, "threshold": "0.5"})
-    doubtful = Reply(" Ann met Jo Smith. So it was.", {"Ann": 0.1, "Jo": 0.1, "Smith": 0.1})
-    model = ScriptedModel([doubtful, " So the answer is Bonn."])
-    retriever = ScriptedRetriever([Passage("a", "A", "Text.")])
-    asyncio.run(ask(Question("q", "Who?"), method, {"answer": model}, retriever))
-    assert retriever.queries == ["Ann met ."]
-
-
 def test_a_missing_component_is_named_when_it_is_needed(pipeline):
     with pytest.raises(
         ModelSpecError, match=r"finds no sentences: the pipeline holds nothing\. .*sentencizer"
@@ -85,13 +69,6 @@ def test_a_missing_component_is_named_when_it_is_needed(pipeline):
         only_sentences.real_words("Bonn")
     with pytest.raises(InputError, match=r"no named entities: .*entity_ruler.*linguistics=own"):
         only_sentences.entities("Bonn")
-
-
-def test_a_question_fails_with_that_message(pipeline):
-    method = DraginAuthors(linguistics=load_linguistics(pipeline("sentencizer")), threshold=0.0)
-    model, retriever = ScriptedModel([" Bonn it is."]), ScriptedRetriever([])
-    with pytest.raises(InputError, match="finds no parts of speech"):
-        asyncio.run(ask(Question("q", "Where?"), method, {"answer": model}, retriever))
 
 
 def test_pipelines_that_are_not_there(tmp_path):
@@ -110,7 +87,9 @@ def test_without_spacy_the_error_names_the_pip_line(monkeypatch):
         make_method("dragin", {"linguistics": "spacy:en_core_web_sm"})
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if hasattr(method_class(name), "linguistics")])
+@pytest.mark.parametrize(
+    "name", [name for name in EVERY_METHOD if hasattr(method_class(name), "linguistics")]
+)
 def test_linguistics_by_name(name):
     assert make_method(name, {"linguistics": "own"}).linguistics is OWN
     assert make_method(name, {"linguistics": OWN}).linguistics is OWN

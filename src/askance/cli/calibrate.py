@@ -12,21 +12,21 @@ from rich.table import Table
 from askance.cli.options import JsonFlag, with_settings, write_out
 from askance.configuration.catalogue import DEFAULT_METHOD
 from askance.configuration.evaluation import open_metrics, read_dataset
-from askance.configuration.methods import make_method, reader_prompts
+from askance.configuration.methods import calibrated_methods, make_method, reader_prompts
 from askance.configuration.presets import preset_text
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
-from askance.core.parameters import changed_parameters
+from askance.core.parameters import changed_parameters, name_of, search_parameter
 from askance.core.ports import Method
 from askance.core.strict_json import json_line
+from askance.evaluation.calibration.by_score import ScoreGoal
+from askance.evaluation.calibration.by_searches import SearchesGoal
+from askance.evaluation.calibration.calibrate import Calibration, choose_parameter
+from askance.evaluation.calibration.calibrate import calibrate as find_value
 from askance.evaluation.statistics.compare import MeanInterval
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress
-from askance.training.calibration.by_score import ScoreGoal
-from askance.training.calibration.by_searches import SearchesGoal
-from askance.training.calibration.calibrate import Calibration, choose_parameter
-from askance.training.calibration.calibrate import calibrate as find_value
 
 
 @with_settings()
@@ -68,6 +68,12 @@ def calibrate(
     method = config.method or DEFAULT_METHOD
     prompts = config.prompts or reader_prompts(type(config.make()), config.answer_spec).get("prompts")
     instance = make_method(method, config.parameters, prompts=prompts, preset=config.preset)
+    if parameter is None and search_parameter(type(instance)) is None:
+        known = ", ".join(f"{method} ({name})" for method, name in calibrated_methods().items())
+        name = name_of(type(instance))
+        raise InputError(
+            f"method {name} has no parameter that decides how often it searches; these methods do: {known}."
+        )
     name = choose_parameter(type(instance), parameter).name
     config.check_retrieval(instance)
     if file is not None:

@@ -29,7 +29,7 @@ from askance.configuration.methods import make_method, method_class, parameter_s
 from askance.configuration.presets import shipped
 from askance.configuration.prompts import open_airrag_prompts, open_prompts, prompts_toml
 from askance.core.errors import InputError
-from askance.core.extensions import known_names, packages_of_plugins, passed_over
+from askance.core.extensions import LABORATORY, known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, parameter_range
 from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
@@ -48,14 +48,21 @@ NEEDS = {
 """The abilities that a method may need of a model, with their explanations."""
 
 
-def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str]) -> None:
+def _list(
+    kind: str,
+    headings: Sequence[str],
+    rows: Iterable[Row],
+    own: Collection[str],
+    left_out: Collection[str] = (),
+) -> None:
     """Print a table of all entries of a kind, such as "metrics", including those of plug-ins.
 
     Args:
         own: The names that askance itself defines.
+        left_out: The names of plug-ins to leave out.
     """
     listed, blanks = [*rows], [""] * (len(headings) - 2)
-    named, offered = {str(row[0]) for row in listed}, packages_of_plugins(kind, own)
+    named, offered = {str(row[0]) for row in listed} | {*left_out}, packages_of_plugins(kind, own)
     listed += [(name, *blanks, package) for name, package in offered.items() if name not in named]
     out.print(plain_table(headings, listed))
     for warning in passed_over(kind, own):
@@ -88,13 +95,13 @@ def methods(
 
 
 def _list_methods() -> None:
-    variants = [name for name in METHODS if name.endswith(("_paper", "_authors"))]
     made = dict[str, Method]()
     for name in known_names("methods", METHODS):
         try:
             made[name] = make_method(name)
         except InputError as error:  # a broken plug-in must not prevent the listing of the other methods
             print_plain(err, f"{name}: {error}", "yellow")
+    variants = [name for name in made if name.endswith(("_paper", "_authors"))]
     listed = {name: method for name, method in made.items() if name not in variants}
     bare = [name for name, method in listed.items() if name in METHODS and not method.needs.retriever]
     rows: list[Row] = []
@@ -102,7 +109,7 @@ def _list_methods() -> None:
         shown = Text(name, style="bold").append(" (default)" * (name == DEFAULT_METHOD), style="not bold")
         needs = ", ".join(_needs(method.needs)) or "any model"
         rows.append((shown, getattr(method, "searches", ""), needs))
-    _list("methods", ("method", "searches", "needs of its model"), rows, METHODS)
+    _list("methods", ("method", "searches", "needs of its model"), rows, METHODS, left_out=variants)
     notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     notes += [
         f"Variants by the paper and the authors' code: {', '.join(variants)}.",
@@ -122,7 +129,7 @@ def _show_method(name: str) -> None:
         "searches": getattr(method, "searches", ""),
         "needs": "; ".join(wanted) or "any model",
         "paper": getattr(method, "paper", ""),
-        "page": f"docs/methods/{page}.md" if name in METHODS else "",
+        "page": f"docs/methods/{page}.md" if name in (*METHODS, *LABORATORY["methods"]) else "",
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     out.print(plain_table((), [(fact, value) for fact, value in rows.items() if value]))

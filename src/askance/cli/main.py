@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from askance.core.errors import AskanceError, machine_failure
+from askance.core.errors import AskanceError, InputError, machine_failure
+from askance.core.extensions import LABORATORY, find_extension, known_names, plugins
 from askance.core.notes import noted, shown_by
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
@@ -40,8 +41,6 @@ COMMANDS = {
     "calibrate": "askance.cli.calibrate:calibrate",
     "presets": "askance.cli.lists:presets",
     "config": "askance.cli.ask:config",
-    "train": "askance.cli.training:train",
-    "annotate": "askance.cli.train_selfrag:annotate",
     "datasets": "askance.cli.lists:datasets",
     "metrics": "askance.cli.lists:metrics",
     "judge": "askance.cli.evaluate:judge",
@@ -50,19 +49,53 @@ COMMANDS = {
     "report": "askance.cli.runs:report",
     "advise": "askance.cli.advise:advise",
 }
-"""The "module:name" of the function or group of every command, which is imported on first use."""
+"""The "module:name" of the function or group of every command, which is imported on first use.
+
+Plug-ins add commands through entry points of the group ``askance.commands``, which name a function or a group
+of typer.
+"""
 
 
 @cache
-def _command(name: str) -> Any:
-    target, holder = resolve_name(COMMANDS[name]), typer.Typer()
+def _built_in(name: str) -> Any:
+    return _made(name, resolve_name(COMMANDS[name]))
+
+
+def _plugged_in(name: str) -> Any:
+    """Return the command of a plug-in, or None if there is none of that name.
+
+    A plug-in that can't be used stops no other command. Its own command says what is wrong with it.
+    """
+    if name not in {*plugins("commands"), *LABORATORY["commands"]}:
+        return None
+    try:
+        extension = find_extension("commands", name)
+        return _made(name, extension and extension.target)
+    except Exception as error:  # somebody else's code may raise anything
+        known = isinstance(error, AskanceError)
+        return _failing(name, error if known else InputError(f"the plug-in {name!r} is no command: {error}"))
+
+
+def _made(name: str, target: Any, **settings: Any) -> Any:
+    """Return the command that typer makes of a function or of a group."""
+    holder = typer.Typer()
     if isinstance(target, typer.Typer):
         holder.add_typer(target, name=name)
     else:
-        holder.command(name)(target)
+        holder.command(name, context_settings=settings)(target)
     command = get_group(holder).commands[name]
     explain(command)
     return command
+
+
+def _failing(name: str, error: Exception) -> Any:
+    """Return a command that takes all arguments, and raises an error."""
+
+    def fail() -> None:
+        raise error
+
+    fail.__doc__ = str(error)
+    return _made(name, fail, ignore_unknown_options=True, allow_extra_args=True, help_option_names=[])
 
 
 def explain(command: Any) -> None:
@@ -90,7 +123,11 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command. To save time, the module of a command is imported only when it is used."""
-        return _command(cmd_name) if cmd_name in COMMANDS else None
+        return _built_in(cmd_name) if cmd_name in COMMANDS else _plugged_in(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, those of plug-ins included."""
+        return known_names("commands", COMMANDS)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the user named."""

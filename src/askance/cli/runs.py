@@ -17,6 +17,7 @@ from askance.evaluation.metrics.prices import read_prices
 from askance.evaluation.report import export as formats
 from askance.evaluation.report.outcomes import outcome_table
 from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
+from askance.evaluation.report.trees import TreeFormat, tree_rows
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
 from askance.evaluation.statistics.run_groups import base_indices, group_runs
@@ -24,7 +25,6 @@ from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
 from askance.terminal.tables import print_tables
 from askance.text.printable import printable_record
-from askance.training.reward.tree_data import TreeFormat, tree_rows
 from askance.viewer.report_page import Reported, report_page
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]

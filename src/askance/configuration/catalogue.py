@@ -74,8 +74,6 @@ METHODS = {
     "fixed_length": Kind("askance.methods.baselines:FixedLength"),
     "fixed_sentence": Kind("askance.methods.baselines:FixedSentence"),
     "flare": Kind("askance.methods.flare:Flare"),
-    "flare_token": Kind("askance.reproductions.baselines:FlareToken"),
-    "flare_entity": Kind("askance.reproductions.baselines:FlareEntity"),
     "dragin": Kind("askance.methods.dragin.method:Dragin"),
     "selfrag": Kind("askance.methods.selfrag.method:Selfrag"),
     "iterdrag": Kind("askance.methods.iterdrag:Iterdrag"),
@@ -83,12 +81,6 @@ METHODS = {
     "airrag_lite": Kind("askance.methods.airrag.method:AirragLite"),
     "blender": Kind("askance.methods.blender:Blender"),
     "dragin_paper": Kind("askance.methods.dragin.paper:DraginPaper"),
-    "dragin_authors": Kind("askance.reproductions.dragin:DraginAuthors"),
-    "selfrag_authors": Kind("askance.reproductions.selfrag:SelfragAuthors"),
-    "closed_book_authors": Kind("askance.reproductions.baselines:ClosedBookAuthors"),
-    "single_authors": Kind("askance.reproductions.baselines:SingleAuthors"),
-    "fixed_length_authors": Kind("askance.reproductions.baselines:FixedLengthAuthors"),
-    "fixed_sentence_authors": Kind("askance.reproductions.baselines:FixedSentenceAuthors"),
 }
 
 MODELS = {
@@ -131,14 +123,6 @@ MODELS = {
         needs_place=True,
         packages=(("onnxruntime", "tokenizers"), ("torch", "sentence_transformers")),
         install=partial(install_line, "rerank"),
-    ),
-    "features": Kind(
-        "askance.models.feature_reward:load_feature_scorer",
-        "a logistic regression on numbers about a path, for the role reward alone: a file or directory that "
-        "`askance train reward --kind features` wrote",
-        "features:FILE",
-        needs_place=True,
-        takes_time=False,
     ),
     "openai": Kind(
         "askance.models.openai.load:load_openai",

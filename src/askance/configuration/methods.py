@@ -29,7 +29,13 @@ from askance.configuration.catalogue import (
 from askance.configuration.presets import Preset, open_preset, own_preset
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
-from askance.core.parameters import changed_parameters, name_of, parse_parameters
+from askance.core.parameters import (
+    SearchParameter,
+    changed_parameters,
+    name_of,
+    parse_parameters,
+    search_parameter,
+)
 from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
@@ -190,6 +196,15 @@ class _Maker:
                 made[name] = self.make(member, settings, is_member=True)
             return {parameter: replace(cast(Any, collection), named=tuple(made.items()))}
         return {}
+
+
+def calibrated_methods() -> dict[str, str]:
+    """Return the parameter to calibrate for each method that has one, including methods of plug-ins."""
+    parameters: dict[str, SearchParameter | None] = {}
+    for name in known_names("methods", METHODS):
+        with suppress(InputError):  # a plug-in that can't be imported
+            parameters[name] = search_parameter(method_class(name))
+    return {name: parameter.name for name, parameter in parameters.items() if parameter is not None}
 
 
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@
     │   └── MissingExtra         an optional package that is not installed; names the pip command
     ├── MachineFailure           the machine is out of memory or disk space
     ├── TooManyFailures          an evaluation stopped because too many of its questions failed
-    ├── TrainingFailed           a training run stopped learning; names the step
     ├── LimitReached             a question reached its budget
     ├── AllFailed                every one of several methods failed
     ├── ModelFailure             the model failed while answering
@@ -244,10 +243,6 @@ LASTING = (ModelSpecError, MissingAbility)
 
 class TooManyFailures(AskanceError):
     """An evaluation stopped because too many of its questions failed. Finished questions are kept."""
-
-
-class TrainingFailed(AskanceError):
-    """A training run stopped learning. Its last checkpoint is kept."""
 
 
 class LimitReached(AskanceError):

@@ -17,9 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from askance.core.errors import InputError, MissingExtra
+from askance.core.installing import LAB
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+LABORATORY = {
+    "commands": ("train", "annotate"),
+    "methods": (
+        "flare_token", "flare_entity", "dragin_authors", "selfrag_authors", "closed_book_authors",
+        "single_authors", "fixed_length_authors", "fixed_sentence_authors",
+    ),
+    "models": ("features",),
+}  # fmt: skip
+"""The names that the plug-in askance-lab adds, by kind: without it, a message says how to install it."""
 
 F = TypeVar("F")
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
@@ -168,8 +179,11 @@ def find_extension(kind: str, name: str) -> Extension | None:
 
     Raises:
         InputError: Two plug-ins share the name, or the extension can't be imported.
+        MissingExtra: It is the name of a plug-in in the laboratory, which is not installed.
     """
     points = plugins(kind).get(name, ())
+    if not points and name in LABORATORY.get(kind, ()):
+        raise MissingExtra(LAB, LAB, f"the {kind.removesuffix('s')} {name}")
     if len(points) > 1:
         packages = " and ".join(f"{_package(point)} ({point.value})" for point in points)
         raise InputError(

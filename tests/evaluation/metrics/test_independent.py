@@ -1,8 +1,12 @@
 """The same numbers from libraries that others wrote; where ours differ on purpose, both are stated."""
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ir_measures import Qrel, R, ScoredDoc, iter_calc
+
+pytest.importorskip("torchmetrics")
+
 from torchmetrics.functional.text import squad
 
 from askance.core.trace import Searched, Trace

@@ -4,6 +4,9 @@ import copy
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.contracts.model_contract import computed, run
 from tests.models.tiny_gguf import save_gguf, save_lora

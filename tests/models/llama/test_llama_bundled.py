@@ -9,6 +9,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 from safetensors.torch import load_file, save_file
 from tests.contracts.model_contract import ModelContract, computed, run
 from tests.models.tiny import save_adapter, save_tiny_gguf

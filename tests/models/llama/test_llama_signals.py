@@ -8,6 +8,9 @@ import asyncio
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 from tests.contracts.model_contract import computed, run
 from tests.tolerances import assert_near, near
 

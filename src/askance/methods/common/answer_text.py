@@ -112,17 +112,6 @@ def cite_sentences(
     return citations_of(results)
 
 
-def cite_with_markers(
-    question: Question, trace: Trace, text: str, shown: PromptPassages, short: str
-) -> tuple[Citation, ...]:
-    """Return the citations of a text that still contains the model's markers."""
-    written = parse_markers(text, question, trace)
-    return tuple(
-        replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
-        for each in cite_sentences(trace, written, shown, short, ((0, question.text),))
-    )
-
-
 def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> tuple[Citation, ...]:
     """Return one citation for a text that is only an answer, or none if no evidence supports the answer.
 

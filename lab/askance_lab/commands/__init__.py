@@ -1,0 +1,1 @@
+"""The commands that train models, and that annotate rows to learn from."""

@@ -1,6 +1,0 @@
-"""The group of all commands that train models, each of which registers itself when its module is imported."""
-
-from askance.cli import train_airrag, train_selfrag
-from askance.cli.train import train
-
-__all__ = ["train", "train_airrag", "train_selfrag"]
