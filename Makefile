@@ -33,7 +33,10 @@ $(VENV)/.browser: $(VENV)/.all
 test-browser: $(VENV)/.browser  ## The viewer in a browser; needs Chromium (Debian: apt-get install chromium), or CHROMIUM=PATH
 	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
-test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world, from teaching to the page
+# pandoc is a program under the GPL that only this target uses; one on the PATH will do as well.
+test-extra: $(VENV)/.all  ## What pandoc reads differently; the study in recipes/known_unknown on a small world
+	command -v pandoc || $(BIN)/python -m pip install -q -c constraints.txt pypandoc_binary || true
+	$(BIN)/python -m benchmarks.pandoc_differences
 	rm -rf .study
 	$(BIN)/python -m recipes.known_unknown --out .study --pocket
 

@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from askance.retrieval.index import formats
 
@@ -32,7 +33,7 @@ _PREFIXES = " ".join(f'xmlns:{prefix}="{space}"' for prefix, space in SPACES.ite
 _NONE: Mapping[str, str | bytes] = {}
 
 
-def rows(name: str, content: str | bytes) -> list[formats.DocumentRow]:
+def rows(name: str, content: str | bytes) -> list[Any]:
     """Return all that is read of a file of this name."""
     with TemporaryDirectory() as folder:
         path = Path(folder, name)
@@ -40,7 +41,7 @@ def rows(name: str, content: str | bytes) -> list[formats.DocumentRow]:
         return list(formats.read_file(path))
 
 
-def row_of(name: str, content: str | bytes) -> formats.DocumentRow:
+def row_of(name: str, content: str | bytes) -> Any:
     (row,) = rows(name, content)
     return row
 
@@ -148,6 +149,7 @@ def odf(
     members = {
         "mimetype": f"application/vnd.oasis.opendocument.{kind}",
         "content.xml": xml("office:document-content", inside, head, "text"),
+        "styles.xml": xml("office:document-styles", "<office:styles/>"),
         "meta.xml": xml("office:document-meta", meta),
     }
     return archive({**members, **parts})
