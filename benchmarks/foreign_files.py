@@ -92,17 +92,22 @@ def row(made: Made, passages: Mapping[Fact, Passage]) -> tuple[str, ...]:
     """Return the row of a file for the table: counts, and the first thing that is lost or wrong."""
     wrong = [f"no {fact.word}" for fact in made.facts if fact not in passages]
     shares = [f"{len(passages)}/{len(made.facts)}"]
-    for what, expected_of, shown_of in (
-        ("title", lambda fact: {fact.title}, lambda passage: [passage.title]),
-        ("author", lambda fact: {fact.author}, lambda passage: [passage.fields.get("author", "")]),
-        ("place", lambda fact: set(fact.places), lambda passage: [f"p. {passage.page}", passage.section]),
-    ):
-        asked = [fact for fact in made.facts if expected_of(fact)]
-        shown = {fact: shown_of(passages[fact]) for fact in asked if fact in passages}
-        failed = [each for fact, each in shown.items() if not expected_of(fact) <= set(each)]
+    for what in ("title", "author", "place"):
+        asked = {fact: expected for fact in made.facts if (expected := _expected(fact)[what])}
+        shown = {fact: _shown(passages[fact])[what] for fact in asked if fact in passages}
+        failed = [each for fact, each in shown.items() if not set(asked[fact]) <= set(each)]
         wrong += [f"{what} {', '.join(each)!r}" for each in failed]
         shares.append(f"{len(shown) - len(failed)}/{len(asked)}")
     return made.path.name, made.program, *shares, "; ".join(dict.fromkeys(wrong))
+
+
+def _expected(fact: Fact) -> Mapping[str, tuple[str, ...]]:
+    return {"title": (fact.title,), "author": (fact.author,), "place": fact.places}
+
+
+def _shown(passage: Passage) -> Mapping[str, tuple[str, ...]]:
+    author, page = str(passage.fields.get("author", "")), f"p. {passage.page}" if passage.page else ""
+    return {"title": (passage.title,), "author": (author,), "place": (page, passage.section)}
 
 
 def measure(folder: Path) -> int:

@@ -140,6 +140,7 @@ def test_a_page_has_a_title_an_author_and_sections():
     page = "<header><h1>Log</h1></header><nav><a href=/>Home</a></nav><p>Both.<h2>Tolls</h2><p>None."
     text, marks = "Log\n\nBoth.\n\nTolls\n\nNone.", [(0, "Log", "Log\n\n"), (0, "Tolls", "Tolls")]
     assert seen(row_of("a.htm", head + page)) == ("T & t", text, marks, {"author": "Ada"})
+    assert seen(row_of("a.html", "<title>Rivers</title><p>Both.")) == ("Rivers", "Both.", [], {})
 
 
 def test_a_notebook_has_its_headings_code_and_text_but_no_pictures():
