@@ -17,7 +17,7 @@ from tests.retrieval.vectors import (
     files_of_vectors,
 )
 
-from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
+from askance.core.errors import BadIndex, InputError, ModelFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.index import build
 from askance.retrieval.index.build import build_index
@@ -114,25 +114,19 @@ def test_after_any_history_every_passage_has_its_vector(tmp_path_factory, write_
         check_vectors(folder / "index", report.passages)
 
 
-def test_progress_tells_what_is_encoded(tmp_path, write_rows, index, encoder, monkeypatch):
-    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
-    seen = []
-    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(10)))
-    build_index([source], index, encoder=encoder, progress=seen.append)
-    assert [(each.encoded, each.to_encode) for each in seen[10:]] == [(4, 10), (8, 10), (10, 10)]
-    assert {(each.encoded, each.to_encode) for each in seen[:10]} == {(0, 0)}
-
-
-def test_long_documents_are_encoded_piece_by_piece(tmp_path, index, monkeypatch):
+def test_passages_are_encoded_piece_by_piece_and_progress_tells_how_many(tmp_path, index, monkeypatch):
     class Modest(ScriptedEncoder):
         async def embed(self, texts, kind="text"):
             assert len(texts) <= 4
             return await super().embed(texts, kind)
 
     monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
+    seen = []
     (tmp_path / "a.txt").write_text(" ".join(f"w{number}" for number in range(1050)))
     (tmp_path / "b.txt").write_text("word")
-    build_index([tmp_path / "a.txt", tmp_path / "b.txt"], index, encoder=Modest())
+    build_index([tmp_path / "a.txt", tmp_path / "b.txt"], index, encoder=Modest(), progress=seen.append)
+    assert [(each.encoded, each.to_encode) for each in seen[-3:]] == [(4, 12), (8, 12), (12, 12)]
+    assert {(each.encoded, each.to_encode) for each in seen[:-3]} == {(0, 0)}
     check_vectors(index, 12)
 
 
@@ -218,13 +212,6 @@ def test_a_draft_of_another_encoder_is_not_gone_on_with(tmp_path, write_rows, in
     report = build_index([source], index, encoder=other)
     assert (report.added, report.encoded) == (30, 30)
     check_vectors(index, 30, ScriptedEncoder(8))
-
-
-def test_nothing_to_index(tmp_path, index, encoder):
-    (tmp_path / "docs").mkdir()
-    with pytest.raises(DocumentError, match="nothing to index"):
-        build_index([tmp_path / "docs"], index, encoder=encoder)
-    assert not index.exists()
 
 
 def test_inside_a_running_loop(tmp_path, index, encoder):

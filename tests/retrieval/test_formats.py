@@ -112,29 +112,6 @@ def test_what_only_looks_like_a_heading_is_none(name, text, sections):
     assert row.title == (sections or [""])[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("a.md", "# a" + " " * 1_000_000 + "b"),
-        ("a.md", "# a" + " #" * 500_000 + "b"),
-        ("a.md", "---\ntitle: " + " " * 1_000_000 + "a\u2028b\n---"),
-        ("a.rst", "a" * 1_000_000 + "\n" + "=" * 1_000_000 + " " * 1_000_000 + "b"),
-        ("a.adoc", "-" * 1_000_000 + " " * 1_000_000 + "b"),
-        ("a.adoc", "".join("-" * n + "\n" for n in range(4, 1_000))),
-        ("a.org", "#+begin_src\n" * 100_000 + " " * 1_000_000 + "b"),
-        ("a.tex", "\\begin{verbatim}" * 100_000),
-        ("a.tex", "\\section{" * 100_000 + "\\section{}" * 100_000),
-        ("a.tex", "\\section[" * 100_000 + "]{" * 100_000),
-        ("a.tex", "\\section{" + ("\\section{}" * 30 + ("{" + "a" * 300 + "}") * 300) * 10),
-    ],
-)
-def test_the_length_of_a_line_of_markup_does_not_matter(name, line):
-    """A pattern that tries each way to divide the line would not end."""
-    row = row_of(name, f"{line}\n")
-    assert row.text == f"{line}\n"
-    assert len(row.title) < len(line)
-
-
 def test_a_page_has_a_title_an_author_and_sections():
     head = '<meta name=author content=Ada><meta property="og:title" content="T &amp; t"><title>T | S</title>'
     page = "<header><h1>Log</h1></header><nav><a href=/>Home</a></nav><p>Both.<h2>Tolls</h2><p>None."

@@ -7,7 +7,6 @@ import pytest
 from tests.retrieval.documents import cell, docx, epub, odf, ods, ods_row, pptx, rows, word, xlsx
 from tests.retrieval.hostile import EITHER, FILES, WORD, content_of, row
 
-from askance.retrieval.index.documents import Document, SkippedSource, read_documents
 from askance.retrieval.index.formats import (
     DocumentRow,
     UnreadableFile,
@@ -40,15 +39,6 @@ def test_a_hostile_file_is_read_or_skipped(name, readers, tmp_path):
     assert name in EITHER or (not reason if right == WORD else right in reason), reason
     assert len(reason) < 500
     assert "root:" not in "".join(texts), "a file outside was read"
-
-
-def test_files_that_end_or_stall_their_reader_stop_no_other(tmp_path):
-    for name in ("nested_forms.pdf", "attributes.html", "surrogates.rtf", "long_cell.csv"):
-        (tmp_path / name).write_bytes(content_of(name))
-    (tmp_path / "z.txt").write_text(f"{WORD} words")
-    found = list(read_documents([tmp_path], limits=ReadingLimits(seconds=3, memory=1)))
-    assert {"surrogates.rtf", "z.txt"} <= {each.id for each in found if isinstance(each, Document)}
-    assert all(each.reason for each in found if isinstance(each, SkippedSource))
 
 
 def pairs(*cells):

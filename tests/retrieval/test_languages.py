@@ -146,7 +146,8 @@ def test_german_compounds_are_found_by_their_parts(index_of, query, text):
 SENTENCES = {
     "Der Fluss ist lang und die Stadt an dem Ufer ist eine der schönsten, die es in dem Land gibt.": "german",
     "The river is long and the town on the bank is one of the oldest that there are here.": "english",
-    "Bu şehir çok eski bir şehir ve nehir için de önemli olan bir yer, ama ne kadar, kim bilir.": "turkish",
+    "Bu şehir çok eski bir şehir ve nehir için de önemli olan bir yer, "
+    "ama ne kadar eski, kim bilir ki.": "turkish",
     "Ufer Stadt Fluss": "english",
 }
 

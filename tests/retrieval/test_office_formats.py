@@ -142,11 +142,6 @@ def test_chapters_without_a_heading_have_the_names_of_a_valid_table_of_contents(
     assert found == [(0, name, "It is")] * bool(name) + [(0, "Range", "Range")]
 
 
-def test_the_title_of_rich_text_is_collected_from_its_pieces():
-    row = row_of("a.rtf", r"{\rtf1{\info{\title A" + r"\_b\'fc" * 50_000 + r"}{\title Other}}Text\par}")
-    assert row.title == "A" + "-bü" * 50_000
-
-
 @pytest.mark.parametrize("error", [KeyError, IndexError])
 def test_a_mistake_in_the_reader_is_not_taken_for_broken_xml(monkeypatch, error):
     def fail(*_):

@@ -112,15 +112,16 @@ def test_what_calamine_refuses_is_read_as_a_stream(monkeypatch):
 def test_the_rows_of_a_workbook_have_its_properties_and_of_several_sheets_their_names(dimension):
     shared = '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="inlineStr"><is><t>Load</t></is></c></row>'
     third = (
-        '<row r="3"><c r="A3" t="str"><f>A1</f><v>rotor</v></c><c r="B3"><f>1+1</f><v>0.30000000000000004</v></c>'
+        '<row r="3"><c r="A3" t="str"><f>A1</f><v>rotor</v></c>'
+        '<c r="B3"><f>0.1+0.2</f><v>0.30000000000000004</v></c>'
         '<c r="D3" s="1"><v>44256</v></c><c r="E3" t="e"><v>#DIV/0!</v></c></row>'
     )
     core = xml("x:core", "<dc:title>Loads</dc:title><dc:creator>Ada</dc:creator>")
-    texts = {"strings": "<si><t>Name</t></si>", "parts": {"docProps/core.xml": core}, "dimension": dimension}
-    (each,) = read(shared, third, **texts)
+    texts = {"parts": {"docProps/core.xml": core}, "dimension": dimension}
+    (each,) = read(shared, third, strings="<si><t>Name</t></si>", **texts)
     fields = {"author": "Ada", "Name": "rotor", "Load": 0.3}
     assert seen(each) == ("rotor", "Name: rotor; Load: 0.3; 2021-03-01", [(0, "row 3", "Name:")], fields)
-    of_two = read(shared, third, sheets=("One", "Two"), **texts | {"strings": "<si><t>N</t></si>"})
+    of_two = read(shared, third, sheets=("One", "Two"), strings="<si><t>N</t></si>", **texts)
     assert [(each.sheet, each.title, each.line, each.marks[0].section) for each in of_two] == [
         ("One", "Loads", 3, "One, row 3"), ("Two", "Loads", 3, "Two, row 3")
     ]  # fmt: skip
