@@ -22,18 +22,20 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 	$(BIN)/askance index @sample --out $(DEMO)/index
 	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --trace $(DEMO)/trace.jsonl
 
-# A thread for each process: threads of several processes on the same cores wait for each other most of the time.
-test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
+# A thread for each process: threads of several processes on the same cores mostly wait for each other.
+test: $(VENV)/.all  ## All tests, warnings as errors, in up to four processes; shows the slowest ten
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
 $(VENV)/.browser: $(VENV)/.all
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[browser]'
 	touch $@
 
-test-browser: $(VENV)/.browser  ## The viewer in a browser; needs Chromium (Debian: apt-get install chromium), or CHROMIUM=PATH
+test-browser: $(VENV)/.browser  ## The viewer in Chromium (apt-get install chromium, or CHROMIUM=PATH)
 	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
-test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world, from teaching to the page
+test-extra: $(VENV)/.all  ## Differences to pandoc; the study in recipes/known_unknown on a small world
+	command -v pandoc || $(BIN)/python -m pip install -q -c constraints.txt pypandoc_binary || true
+	$(BIN)/python -m benchmarks.pandoc_differences
 	rm -rf .study
 	$(BIN)/python -m recipes.known_unknown --out .study --pocket
 

@@ -122,6 +122,16 @@ class Handbook:
     last: str
     note: str
 
+    @property
+    def table(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The header and the row."""
+        return self.header, self.row
+
+    @property
+    def sections(self) -> tuple[tuple[str, tuple[str, ...]], tuple[str, tuple[str, ...]]]:
+        """The headings of the two sections with their paragraphs."""
+        return (self.payload, (self.body, self.item)), (self.range, (f"{self.last}.", self.note))
+
     def markdown(self, note: str = "[^1]") -> str:
         """Return the handbook as pandoc's Markdown, with a footnote."""
         definition = f"\n[^1]: {self.note}\n" if self.note and note == "[^1]" else ""
@@ -157,13 +167,4 @@ class Handbook:
             f"{self.body}\n\n- {self.item}\n- a lamp\n\n"
             f".. csv-table::\n   :header: {', '.join(self.header)}\n\n"
             f"   {', '.join(self.row)}\n\n{heading(self.range)}\n{self.last}. [1]_\n\n.. [1] {self.note}\n"
-        )
-
-    def typst(self) -> str:
-        """Return the handbook as the source of a document of Typst."""
-        cells = ", ".join(f"[{cell}]" for cell in (*self.header, *self.row))
-        return (
-            f'#set document(title: "{self.title}", author: "{AUTHOR}")\n= {self.payload}\n{self.body}\n'
-            f"- {self.item}\n- a lamp\n#table(columns: 2, {cells})\n#pagebreak()\n= {self.range}\n"
-            f"{self.last}.#footnote[{self.note}]\n"
         )

@@ -9,9 +9,8 @@ or row) are right if that passage shows them. The place of a note is not checked
 
 The programs are no dependencies of askance. A file is not made if its program is missing or fails, and the
 script says so.
-Libraries: pip install pypandoc_binary python-docx python-pptx openpyxl XlsxWriter pandas odfpy odfdo
-pyexcel-ods3 EbookLib reportlab fpdf2 typst weasyprint matplotlib docutils. Programs on the PATH: soffice
-(LibreOffice) and chromium.
+Libraries: pip install pypandoc_binary python-docx python-pptx openpyxl XlsxWriter pandas odfpy EbookLib
+reportlab fpdf2 weasyprint docutils. Programs on the PATH: soffice (LibreOffice) and chromium.
 
 The exit code is 1 if a word of a file is lost.
 """
@@ -93,34 +92,22 @@ def row(made: Made, passages: Mapping[Fact, Passage]) -> tuple[str, ...]:
     """Return the row of a file for the table: counts, and the first thing that is lost or wrong."""
     wrong = [f"no {fact.word}" for fact in made.facts if fact not in passages]
     shares = [f"{len(passages)}/{len(made.facts)}"]
-    for what, is_right, shown in (
-        ("title", _has_title, lambda passage: passage.title),
-        ("author", _has_author, lambda passage: passage.fields.get("author", "")),
-        ("place", _has_place, _place),
-    ):
-        asked = [fact for fact in made.facts if fact.places or what != "place"]
-        failed = [passages[fact] for fact in asked if fact in passages and not is_right(fact, passages[fact])]
-        wrong += [f"{what} {shown(passage)!r}" for passage in failed]
-        num_right = sum(fact in passages for fact in asked) - len(failed)
-        shares.append(f"{num_right}/{len(asked)}")
+    for what in ("title", "author", "place"):
+        asked = {fact: expected for fact in made.facts if (expected := _expected(fact)[what])}
+        shown = {fact: _shown(passages[fact])[what] for fact in asked if fact in passages}
+        failed = [each for fact, each in shown.items() if not set(asked[fact]) <= set(each)]
+        wrong += [f"{what} {', '.join(each)!r}" for each in failed]
+        shares.append(f"{len(shown) - len(failed)}/{len(asked)}")
     return made.path.name, made.program, *shares, "; ".join(dict.fromkeys(wrong))
 
 
-def _has_title(fact: Fact, passage: Passage) -> bool:
-    return passage.title == fact.title
+def _expected(fact: Fact) -> Mapping[str, tuple[str, ...]]:
+    return {"title": (fact.title,), "author": (fact.author,), "place": fact.places}
 
 
-def _has_author(fact: Fact, passage: Passage) -> bool:
-    return passage.fields.get("author", "") == fact.author
-
-
-def _has_place(fact: Fact, passage: Passage) -> bool:
-    return set(fact.places) <= {f"p. {passage.page}", passage.section}
-
-
-def _place(passage: Passage) -> str:
-    """Return the page and the section, also if a citation leaves it out because it repeats the title."""
-    return f"p. {passage.page}, {passage.section}" if passage.page else passage.section
+def _shown(passage: Passage) -> Mapping[str, tuple[str, ...]]:
+    author, page = str(passage.fields.get("author", "")), f"p. {passage.page}" if passage.page else ""
+    return {"title": (passage.title,), "author": (author,), "place": (page, passage.section)}
 
 
 def measure(folder: Path) -> int:

@@ -33,18 +33,20 @@ def _row(cells: Iterable[str]) -> str:
     return f"<table:table-row>{''.join(cells)}</table:table-row>"
 
 
+def _table(rows: Iterable[Iterable[str]]) -> str:
+    cells = ((f"<table:table-cell>{_paragraph(cell)}</table:table-cell>" for cell in row) for row in rows)
+    columns = '<table:table-column table:number-columns-repeated="2"/>'
+    return f"<table:table>{columns}{''.join(map(_row, cells))}</table:table>"
+
+
 def flat_text(book: Handbook) -> str:
     """Return a text of two pages."""
     heading = '<text:h text:style-name="{}" text:outline-level="1">{}</text:h>'
-    rows = "".join(
-        _row(f"<table:table-cell>{_paragraph(cell)}</table:table-cell>" for cell in row)
-        for row in (book.header, book.row)
-    )
     body = (
         heading.format("Heading_20_1", book.payload)
         + _paragraph(book.body)
         + f"<text:list><text:list-item>{_paragraph(book.item)}</text:list-item></text:list>"
-        + f'<table:table><table:table-column table:number-columns-repeated="2"/>{rows}</table:table>'
+        + _table(book.table)
         + heading.format("NewPage", book.range)
         + f'<text:p>{book.last}.<text:note text:note-class="footnote"><text:note-citation>1'
         f"</text:note-citation><text:note-body>{_paragraph(book.note)}</text:note-body></text:note></text:p>"
@@ -103,14 +105,7 @@ def flat_presentation(content: Content) -> str:
             f"<draw:text-box>{''.join(map(_paragraph, texts))}</draw:text-box></draw:frame>"
         )
 
-    rows = "".join(
-        _row(f"<table:table-cell>{_paragraph(cell)}</table:table-cell>" for cell in row)
-        for row in (book.header, book.row)
-    )
-    table = (
-        f'<draw:frame {place.format(12)}><table:table><table:table-column table:number-columns-repeated="2"/>'
-        f"{rows}</table:table></draw:frame>"
-    )
+    table = f"<draw:frame {place.format(12)}>{_table(book.table)}</draw:frame>"
     notes = f"<presentation:notes>{box('notes', 12, book.note)}</presentation:notes>"
     master = 'draw:master-page-name="Plain"'
     body = (

@@ -54,22 +54,10 @@ def pandas_text(path: Path, content: Content) -> None:
     """Write JSON Lines with a title and a text, or a table as HTML without a title."""
     frame = import_module("pandas").DataFrame
     if path.suffix == ".html":
-        rows = [
-            ("A1", content.word(title=path.stem, author="")),
-            ("B2", content.word(title=path.stem, author="")),
-        ]
+        rows = [(model, content.word(title=path.stem, author="")) for model in ("A1", "B2")]
         frame(rows, columns=("Model", "Remark")).to_html(path, index=False)
     else:
         texts = [f"{FILLER} It is {content.word(author='')}."]
         frame({"title": content.title, "text": texts, "year": 2021}).to_json(
             path, orient="records", lines=True
         )
-
-
-def pyexcel_ods3(path: Path, content: Content) -> None:
-    """Write a workbook of two sheets with a date."""
-    article, price, since = content.prices(path.stem)
-    day = date.fromisoformat(since)
-    rows = content.table(sheet="Models")
-    sheets = {"Models": [HEADER, *rows], "Prices": [PRICES, (article, price, day)]}
-    import_module("pyexcel_ods3").save_data(str(path), sheets)

@@ -2,21 +2,15 @@
 
 import pytest
 from tests.retrieval.constructs import constructs, document_of
+from tests.retrieval.documents import text_of
 
-from askance.retrieval.index.formats import DocumentRow, read_file
+TEXT = "The log of the harbour office has been kept since the spring, and it is open to all visitors."
+PAGES = f"<p>{TEXT}</p>{{}}", f"{{}}<p>{TEXT}</p>", f"<main>{{}}</main><p>{TEXT}</p>"
+"""A construct of a web page is its first block, its last block, or the only one in its main part."""
 
 
-@pytest.mark.parametrize(
-    ("suffix", "construct"), [pytest.param(*each, id=f"{each[0]}, {each[1][0]}") for each in constructs()]
-)
-def test_a_construct_is_read(suffix, construct, tmp_path):
-    _, inside, found, left_out = construct
-    path = tmp_path / f"one.{suffix}"
-    path.write_bytes(document_of(suffix, inside))
-    text = "\n\n".join(row.text for row in read_file(path) if isinstance(row, DocumentRow))
-    at = 0
-    for piece in found:
-        assert piece in text[at:]
-        at = text.index(piece, at) + len(piece)
-    for piece in left_out:
-        assert piece not in text
+@pytest.mark.parametrize("each", list(constructs()), ids=lambda each: f"{each.suffix}, {each.name}")
+def test_a_construct_is_read(each):
+    for page in PAGES if each.suffix == "html" else ["{}"]:
+        text = text_of(f"a.{each.suffix}", document_of(each.suffix, page.replace("{}", each.source)))
+        assert (text.replace(TEXT, "").strip("\n") if each.suffix == "html" else text) == each.text

@@ -17,7 +17,7 @@ from tests.retrieval.vectors import (
     files_of_vectors,
 )
 
-from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
+from askance.core.errors import BadIndex, InputError, ModelFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.index import build
 from askance.retrieval.index.build import build_index
@@ -46,71 +46,49 @@ def test_every_passage_is_encoded_with_its_title(tmp_path, index, encoder):
     check_vectors(index, 2)
 
 
-def test_a_build_that_changes_nothing_touches_and_encodes_nothing(tmp_path, write_rows, index, encoder):
-    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"), ("b", "two"))
-    build_index([source], index, encoder=encoder)
+def numbered(*numbers, more=()):
+    return [*((str(number), f"word {number}") for number in numbers), *more]
+
+
+NINE, LONG = numbered(*range(9)), ("b", "word " * 250)
+
+
+@pytest.mark.parametrize(
+    ("first", "has_vectors", "second", "texts", "passages", "files"),
+    [
+        (NINE, True, NINE, [], 9, {"000001.f32": 9}),
+        (NINE, True, numbered(*range(1, 8), 9, more=[("8", "word eight")]), ["word 9", "word eight"], 9,
+         {"000001.f32": 11}),
+        (NINE, True, numbered(*range(4)), [], 4, {"000002.f32": 4}),
+        (numbered(0), True, NINE, [text for _, text in NINE[1:]], 9, {"000001.f32": 9}),
+        (NINE, False, NINE, [text for _, text in NINE], 9, {"000001.f32": 9}),
+        (numbered(0), False, numbered(0, 1), ["word 0", "word 1"], 2, {"000001.f32": 2}),
+    ],
+)  # fmt: skip
+def test_only_passages_without_a_vector_are_encoded_and_what_is_mostly_dead_is_written_anew(
+    tmp_path, write_rows, index, encoder, first, has_vectors, second, texts, passages, files
+):
+    source = write_rows(tmp_path / "rows.jsonl", *first)
+    build_index([source], index, encoder=encoder if has_vectors else None)
     before = snapshot(index)
     encoder.texts.clear()
-    assert build_index([source], index, encoder=encoder).encoded == 0
-    assert (encoder.texts, snapshot(index)) == ([], before)
+    report = build_index([write_rows(source, *second)], index, encoder=encoder)
+    assert (sorted(encoder.texts), report.encoded, report.passages) == (sorted(texts), len(texts), passages)
+    assert files_of_vectors(index) == {name: rows * ROW_BYTES for name, rows in files.items()}
+    assert (snapshot(index) == before) is (has_vectors and first == second)
+    check_vectors(index, passages)
 
 
-def test_only_new_and_changed_passages_are_encoded(tmp_path, write_rows, index, encoder):
-    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(9)))
-    build_index([source], index, encoder=encoder)
-    encoder.texts.clear()
-    rows = [(str(number), f"word {number}") for number in range(1, 8)]
-    write_rows(source, *rows, ("8", "word eight"), ("9", "word 9"))
-    assert build_index([source], index, encoder=encoder).encoded == 2
-    assert sorted(encoder.texts) == ["word 9", "word eight"]
-    assert files_of_vectors(index) == {"000001.f32": 11 * ROW_BYTES}
-    check_vectors(index, 9)
-
-
-def test_vectors_are_added_to_an_index_that_has_none(tmp_path, write_rows, index, encoder):
-    first = write_rows(tmp_path / "1.jsonl", ("a", "one"), ("b", "word " * 250))
+def test_vectors_of_other_sources_are_added_and_those_of_removed_documents_leave(
+    tmp_path, write_rows, index, encoder
+):
+    first = write_rows(tmp_path / "docs" / "1.jsonl", ("a", "one"), LONG)
     build_index([first], index)
-    second = write_rows(tmp_path / "2.jsonl", ("c", "three"))
-    report = build_index([second], index, encoder=encoder)
-    assert (report.added, report.encoded, report.passages) == (1, 5, 5)
+    write_rows(tmp_path / "docs" / "2.jsonl", ("c", "three"))
+    report = build_index([tmp_path / "docs"], index, encoder=encoder)
+    assert (report.encoded, report.passages) == (5, 5)
     check_vectors(index, 5)
-
-
-def test_vectors_can_be_added_without_a_change(tmp_path, write_rows, index, encoder):
-    source = write_rows(tmp_path / "1.jsonl", ("a", "one"), ("b", "two"))
-    build_index([source], index)
-    report = build_index([source], index, encoder=encoder)
-    assert (report.unchanged, report.encoded) == (2, 2)
-    check_vectors(index, 2)
-
-
-def test_what_is_mostly_dead_is_written_anew(tmp_path, write_rows, index, encoder):
-    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(9)))
-    build_index([source], index, encoder=encoder)
-    write_rows(source, *((str(number), f"word {number}") for number in range(4)))
-    encoder.texts.clear()
-    build_index([source], index, encoder=encoder)
-    assert encoder.texts == []
-    assert files_of_vectors(index) == {"000002.f32": 4 * ROW_BYTES}
-    check_vectors(index, 4)
-
-
-def test_an_index_that_grows_has_one_file_of_vectors(tmp_path, write_rows, index, encoder):
-    rows = []
-    for number in range(6):
-        rows += [(f"{number}-{each}", f"word {number} {each}") for each in range(3 + number % 5)]
-        build_index([write_rows(tmp_path / "rows.jsonl", *rows)], index, encoder=encoder)
-        assert files_of_vectors(index) == {"000001.f32": len(rows) * ROW_BYTES}
-    assert len(encoder.texts) == len(rows)
-    check_vectors(index, len(rows))
-
-
-def test_nothing_is_left_of_removed_documents(tmp_path, write_rows, index, encoder):
-    (tmp_path / "docs").mkdir()
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / "docs" / name).write_text("word one")
-    build_index([tmp_path / "docs"], index, encoder=encoder)
-    (tmp_path / "docs" / "a.txt").unlink()
+    first.unlink()
     build_index([tmp_path / "docs"], index, encoder=encoder)
     check_vectors(index, 1)
 
@@ -136,25 +114,19 @@ def test_after_any_history_every_passage_has_its_vector(tmp_path_factory, write_
         check_vectors(folder / "index", report.passages)
 
 
-def test_progress_tells_what_is_encoded(tmp_path, write_rows, index, encoder, monkeypatch):
-    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
-    seen = []
-    source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(10)))
-    build_index([source], index, encoder=encoder, progress=seen.append)
-    assert [(each.encoded, each.to_encode) for each in seen[10:]] == [(4, 10), (8, 10), (10, 10)]
-    assert {(each.encoded, each.to_encode) for each in seen[:10]} == {(0, 0)}
-
-
-def test_long_documents_are_encoded_piece_by_piece(tmp_path, index, monkeypatch):
+def test_passages_are_encoded_piece_by_piece_and_progress_tells_how_many(tmp_path, index, monkeypatch):
     class Modest(ScriptedEncoder):
         async def embed(self, texts, kind="text"):
             assert len(texts) <= 4
             return await super().embed(texts, kind)
 
     monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
+    seen = []
     (tmp_path / "a.txt").write_text(" ".join(f"w{number}" for number in range(1050)))
     (tmp_path / "b.txt").write_text("word")
-    build_index([tmp_path / "a.txt", tmp_path / "b.txt"], index, encoder=Modest())
+    build_index([tmp_path / "a.txt", tmp_path / "b.txt"], index, encoder=Modest(), progress=seen.append)
+    assert [(each.encoded, each.to_encode) for each in seen[-3:]] == [(4, 12), (8, 12), (12, 12)]
+    assert {(each.encoded, each.to_encode) for each in seen[:-3]} == {(0, 0)}
     check_vectors(index, 12)
 
 
@@ -213,10 +185,7 @@ def test_vectors_that_are_none_are_refused(tmp_path, write_rows, index, row, tol
 @pytest.mark.parametrize(
     ("encoder", "told"),
     [
-        (
-            None,
-            r"was built with the encoder scripted .*, not with no encoder: name the former",
-        ),
+        (None, r"was built with the encoder scripted .*, not with no encoder: name the former"),
         (
             ScriptedEncoder(8),
             r"built with the encoder scripted \(16 dimensions, .*, not with .*scripted \(8 ",
@@ -243,13 +212,6 @@ def test_a_draft_of_another_encoder_is_not_gone_on_with(tmp_path, write_rows, in
     report = build_index([source], index, encoder=other)
     assert (report.added, report.encoded) == (30, 30)
     check_vectors(index, 30, ScriptedEncoder(8))
-
-
-def test_nothing_to_index(tmp_path, index, encoder):
-    (tmp_path / "docs").mkdir()
-    with pytest.raises(DocumentError, match="nothing to index"):
-        build_index([tmp_path / "docs"], index, encoder=encoder)
-    assert not index.exists()
 
 
 def test_inside_a_running_loop(tmp_path, index, encoder):

@@ -1,111 +1,73 @@
-import base64
+"""Plain text and its encodings, markup, web pages, notebooks and PDF."""
+
 import json
 import re
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.retrieval.documents import SHOWN, page_pdf, row_of, sections, seen, stream, text_of, text_pdf
 
 from askance.retrieval.index import formats
-from askance.retrieval.index.formats import UnreadableFile, content
-from askance.retrieval.index.formats import pdf as pdf_reader
+from askance.retrieval.index.formats import content, pdf
 
-PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
-<body><nav><a href="/">Home</a></nav><article><h1>Rivers of Germany</h1>
-<p>The Rhine flows through Bonn &amp; Cologne, and the <b>Elbe</b> through Dresden on its way to the sea.</p>
-<p>Both of them are long rivers, and both of them have been used for the transport of goods.</p>
-</article></body></html>"""
-
-
-ENCRYPTED = zlib.decompress(
-    base64.b85decode(
-        "c-oCoO^?$s5WV|X%%w-"
-        "x<8NDvdSG`eAwXMo7cOWIc04XcRkBJ`X_r6Afqwvh1UJAEQ4S=E9KU(*c|32izFNHy7m6*uegE>62|(!6C)PBKuZKP#TN<E|RJ2p"
-        "x=)7dhC8I8%IC93ldwL+?>$s%@<Cp!h8$mGsdY2FI0dys9;C?1mXVS|!#(lqKKRw{&y_pI0KhI)(Lx=u2v{g|nmCoN%-"
-        "o=;wV?7oxaQZ@h?@z`9)wce2HZ$k<Agd)P#@|r49Y2DQz6wFhpo4WX)beV#AL~r`?HIcphs^j5G^wC=7-"
-        "bv0m#z1~ORvdU=jz%jW1<wUgk*h+R^$|dP%&kx+BP9NSsQ-`4GHTAwMu9OwvM78i<nX9B%IY*`cyO-"
-        "s?NqoEv!bYds|A0DA3Qtc^s%P1k3RG0c(shP~aI8_3~4t`-7Qqh6&-"
-        "%G3(ASX=d0s#ND2TX|A`s&s1CCo4y}GO#$#%UFkvm`oF4iHIWjgVtm%g8%(B7tyPhf^HK#X!t#G8HR$WE9iARWFu#*NjByyJfoLb"
-        "$VsU-5Vm|<Vyun`"
-    )
-)
-"""An empty page under a password."""
-
-
-def written(path, content):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def title_and_text(path):
-    """Return title and text of the one row of a whole file."""
-    (row,) = formats.READERS[path.suffix](path)
-    return row.title, row.text
-
-
-def pdf(*pages, title=""):
-    """Write a PDF with one page per text; a line break starts a new line of the page."""
-    kids = " ".join(f"{number} 0 R" for number in range(4, 4 + 2 * len(pages), 2))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman >>",
-    ]
-    for text in pages:
-        lines = " ".join(f"({line}) Tj 0 -14 Td" for line in text.split("\n"))
-        stream = f"BT /F1 12 Tf 20 200 Td {lines} ET"
-        objects += [
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents {len(objects) + 2} 0 R"
-            " /Resources << /Font << /F1 3 0 R >> >> >>",
-            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        ]
-    return pdf_of(*objects, f"<< /Title ({title}) >>")
-
-
-def pdf_of(*objects):
-    """Write a PDF of these objects: the catalogue first, the properties last."""
-    content, places = "%PDF-1.4\n", []
-    for number, each in enumerate(objects, start=1):
-        places.append(len(content))
-        content += f"{number} 0 obj\n{each}\nendobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    size, start = len(objects) + 1, len(content)
-    content += f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n"
-    content += f"<< /Size {size} /Root 1 0 R /Info {len(objects)} 0 R >>\nstartxref\n{start}\n%%EOF\n"
-    return content.encode()
-
-
-def page_of(stream, font, annotations="", form="", *more):
-    """Write a PDF of one page with a font, which is object 3, and further objects from number 6 on."""
-    return pdf_of(
-        f"<< /Type /Catalog /Pages 2 0 R {form} >>",
-        "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
-        f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {font} >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents 5 0 R"
-        f" /Resources << /Font << /F1 3 0 R >> >> /Annots [{annotations}] >>",
-        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        *more,
-        "<< >>",
-    )
-
-
-def test_plain_text_stays_as_it_is(tmp_path):
-    assert title_and_text(written(tmp_path / "a.txt", "\ufeff one\r\n<b>two</b>\n")) == (
-        "",
-        " one\r\n<b>two</b>\n",
-    )
+STREET = "Die Straße nach Zürich ist schön und führt über große Brücken."
+MOSCOW = "Москва является столицей России и крупнейшим городом страны."
+TEXTS = {
+    "cp1252": "Le château a été détruit, où l'élève naïf reçoit ses leçons d'été.",
+    "iso8859-15": STREET,
+    "mac_roman": STREET,
+    "cp1250": "Zażółć gęślą jaźń, łódź i źrebię są tu.",
+    "iso8859-2": "Příliš žluťoučký kůň úpěl ďábelské ódy.",
+    "cp1251": MOSCOW,
+    "koi8-r": MOSCOW,
+    "cp1253": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας.",
+    "cp1254": "İstanbul'da yaşayan şair güzel şiirler yazdı, çok ağladı.",
+    "shift_jis": "東京は日本の首都であり、世界最大の都市の一つです。",
+    "gb18030": "北京是中华人民共和国的首都,也是全国的政治中心。",
+    "big5": "台北是中華民國的首都,也是政治與經濟中心。",
+    "euc_kr": "서울은 대한민국의 수도이자 최대 도시이다.",
+    "cp1256": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدنها.",
+    "cp1257": "Žąsys ir gervės išskrido, o ąžuolai dar žaliavo prie ežero.",
+    **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"), "Zürich"),
+}
+WINDOWS = (
+    "He wouldn’t. “It’s late,” said Ann.", "The toll is £9.", "The toll is €9…", "It is 9°C and 5 m² wide.",
+    "The lock – the oldest – is closed.", "The lock Zwölf is open.", "• one\n• two", "©2024, §5, ½ µm ±3",
+)  # fmt: skip
+GERMAN = "Der Wächter heißt Jörg und öffnet früh die Tür."
 
 
 @pytest.mark.parametrize(
-    ("text", "title"),
+    ("written", "text"),
     [
-        ("intro\n\n## The *Rhine* ##\r\n# Later", "The *Rhine*"),
-        ("```sh\n# a comment\n```\n# Heading", "Heading"),
-        ("no heading\n#hashtag\n", ""),
+        *[(text.encode(encoding), text) for encoding, text in TEXTS.items()],
+        *[(text.encode("cp1252"), text) for text in WINDOWS],
+        (GERMAN.encode()[:-3], GERMAN[:-3] + "\ufffd"),
+        (GERMAN.encode() + b"\xff", GERMAN + "\ufffd"),
+        (GERMAN.encode() * 9 + b"J\xf6rg", GERMAN * 9 + "J\ufffdrg"),
+        (b" one\r\n<b>two</b>\n", " one\r\n<b>two</b>\n"),
     ],
 )
-def test_markdown_takes_its_title_from_the_first_heading(tmp_path, text, title):
-    assert title_and_text(written(tmp_path / "a.md", text)) == (title, text)
+def test_text_in_any_common_encoding_is_read_and_utf8_with_few_wrong_bytes_stays_utf8(written, text):
+    assert seen(row_of("a.txt", written)) == ("", text, [], {})
+    if "\ufffd" in text:
+        assert text_of("a.csv", b"\xef\xbb\xbftext\n" + written) == text
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "encoding"),
+    [("koi8-r", "Привет", "koi8-r"), ("windows-1251", "Привет", "utf-8"), ("iso-8859-1", "“9 €”", "cp1252"),
+     ("gb2312", "北京", "gb18030"), ("punycode", "Zwölf", "cp1252"), ("unknown", "Zwölf", "cp1252")],
+)  # fmt: skip
+def test_the_encoding_that_a_page_declares_is_used_unless_it_is_utf8(declared, text, encoding):
+    assert text_of("a.html", f"<meta charset={declared}><p>{text}".encode(encoding)) == text
+    xml = f'<?xml version="1.0" encoding="{declared}"?><html><body>{text}'
+    assert text_of("a.xhtml", xml.encode(encoding)) == text
+
+
+def test_a_late_character_decides_the_encoding_of_a_file_of_rows():
+    table = b"name,town\n" + b"Ada,Bonn\n" * 200_000 + "Bob,Zürich\n".encode("latin-1")
+    assert text_of("a.csv", table).endswith("name: Bob; town: Zürich")
 
 
 @pytest.mark.parametrize(
@@ -115,18 +77,13 @@ def test_markdown_takes_its_title_from_the_first_heading(tmp_path, text, title):
         ("a.adoc", "= Manual\nAda\n\n== Payload\n\nHeavy.\n", "Manual"),
         ("b.adoc", "= Manual\n:author: Ada\n\n== Payload\n\nHeavy.\n", "Manual"),
         ("a.org", "#+TITLE: Manual\n#+AUTHOR: Ada\n\n* Payload\nHeavy.\n", "Manual"),
-        (
-            "a.tex",
-            "\\title{Manual}\n\\author{Ada}\n\\section*{Payload}\\label{p}\r\n\\emph{Heavy}.\n",
-            "Manual",
-        ),
+        ("a.tex", "\\title{Manual}\n\\author{Ada}\n\\section*{Payload}\\label{p}\r\n\\emph{It}.\n", "Manual"),
         ("b.tex", "\\author{Ada}\n\\section[P]{Payload}\nHeavy.\n", "Payload"),
         ("a.md", "---\ntitle: 'Manual'\nauthor: Ada\n---\n\n# Payload\n\nHeavy.\n", "Manual"),
     ],
 )
-def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
-    path = written(tmp_path / name, text)
-    (row,) = formats.READERS[path.suffix](path)
+def test_markup_has_a_title_an_author_and_headings(name, text, title):
+    row = row_of(name, text)
     assert (row.title, row.text, row.fields) == (title, text, {"author": "Ada"})
     assert [mark.section for mark in row.marks if mark.section != "Manual"] == ["Payload"]
     assert "Payload" in text[row.marks[-1].start :].splitlines()[0]
@@ -135,6 +92,9 @@ def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
 @pytest.mark.parametrize(
     ("name", "text", "sections"),
     [
+        ("a.md", "intro\n\n## The *Rhine* ##\r\n# Later", ["The *Rhine*", "Later"]),
+        ("a.md", "```sh\n# a comment\n```\n# Heading", ["Heading"]),
+        ("a.md", "no heading\n#hashtag\n", []),
         ("a.tex", "\\section{The \\emph{Rhine}} It is long.\n", ["The \\emph{Rhine}"]),
         ("a.tex", "\\section{A 5\\% \\{share\\}\nof it}\n", ["A 5\\% \\{share\\} of it"]),
         ("a.tex", "\\newcommand{\\x}[1]{\\section{#1}}\n\\section{}\n", []),
@@ -146,185 +106,21 @@ def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
         ("a.org", "* A\n#+BEGIN_SRC sh\n* no\n#+END_EXAMPLE\n* no\n  #+END_SRC\n* B\n", ["A", "B"]),
     ],
 )
-def test_what_only_looks_like_a_heading_is_none(tmp_path, name, text, sections):
-    (row,) = formats.READERS[f".{name.partition('.')[2]}"](written(tmp_path / name, text))
-    assert [mark.section for mark in row.marks] == sections
-    assert row.text == text
+def test_what_only_looks_like_a_heading_is_none(name, text, sections):
+    row = row_of(name, text)
+    assert (row.text, [mark.section for mark in row.marks]) == (text, sections)
+    assert row.title == (sections or [""])[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("a.md", "# a" + " " * 1_000_000 + "b"),
-        ("a.md", "# a" + " #" * 500_000 + "b"),
-        ("a.md", "---\ntitle: " + " " * 1_000_000 + "a\u2028b\n---"),
-        ("a.rst", "a" * 1_000_000 + "\n" + "=" * 1_000_000 + " " * 1_000_000 + "b"),
-        ("a.adoc", "-" * 1_000_000 + " " * 1_000_000 + "b"),
-        ("a.adoc", "".join("-" * n + "\n" for n in range(4, 1_000))),
-        ("a.org", "#+begin_src\n" * 100_000 + " " * 1_000_000 + "b"),
-        ("a.tex", "\\begin{verbatim}" * 100_000),
-        ("a.tex", "\\section{" * 100_000 + "\\section{}" * 100_000),
-        ("a.tex", "\\section[" * 100_000 + "]{" * 100_000),
-        ("a.tex", "\\section{" + ("\\section{}" * 30 + ("{" + "a" * 300 + "}") * 300) * 10),
-    ],
-)
-def test_the_length_of_a_line_of_markup_does_not_matter(tmp_path, name, line):
-    """A pattern that tries each way to divide the line would not end."""
-    title, text = title_and_text(written(tmp_path / name, f"{line}\n"))
-    assert text == f"{line}\n"
-    assert len(title) < len(line)
+def test_a_page_has_a_title_an_author_and_sections():
+    head = '<meta name=author content=Ada><meta property="og:title" content="T &amp; t"><title>T | S</title>'
+    page = "<header><h1>Log</h1></header><nav><a href=/>Home</a></nav><p>Both.<h2>Tolls</h2><p>None."
+    text, marks = "Log\n\nBoth.\n\nTolls\n\nNone.", [(0, "Log", "Log\n\n"), (0, "Tolls", "Tolls")]
+    assert seen(row_of("a.htm", head + page)) == ("T & t", text, marks, {"author": "Ada"})
+    assert seen(row_of("a.html", "<title>Rivers</title><p>Both.")) == ("Rivers", "Both.", [], {})
 
 
-def test_the_footnotes_of_a_page_of_docutils_are_main_text(tmp_path):
-    note = '<aside class="footnote brackets" role="doc-footnote"><p>The Rhine rises in the Alps.</p></aside>'
-    page = PAGE.replace("</article>", f"{note}</article>")
-    _, text = title_and_text(written(tmp_path / "a.html", page))
-    assert text.endswith("The Rhine rises in the Alps.")
-
-
-def test_html_gives_title_and_main_text(tmp_path):
-    title, text = title_and_text(written(tmp_path / "a.html", PAGE))
-    assert title == "Rivers of Germany"
-    assert "flows through Bonn & Cologne, and the Elbe through Dresden" in text
-    assert "secret" not in text
-    assert "<" not in text
-
-
-def test_html_without_main_text_gives_what_can_be_seen(tmp_path):
-    page = "<head><title>T &amp; t</title><style>p {}</style><body><p>hi</p><script>no</script><p>there"
-    title, text = title_and_text(written(tmp_path / "a.htm", page))
-    assert title == "T & t"
-    assert text.split() == ["hi", "there"]
-
-
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        ("", ("", "")),
-        ("<!-- nothing -->", ("", "")),
-        ('<?xml version="1.0" encoding="latin-1"?><html><body>K\u00f6ln', ("", "K\u00f6ln")),
-        ("<body>one <!-- no --> two<br>three", ("", "one two three")),
-    ],
-)
-def test_odd_pages(tmp_path, page, expected):
-    title, text = title_and_text(written(tmp_path / "a.html", page))
-    assert (title, " ".join(text.split())) == expected
-
-
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        ("<script src='x.js'/><p>one</p><script>no</script>", "one"),
-        ("<script>if ('<!--') no</script><p>one</p><STYLE>no</style >", "one"),
-        ("<p>one</p><!-- <p>no</p> --><![CDATA[ no > ]]><?no a?><p>two", "one two"),
-        ("<p>a < b <!-- no <p>no", "a < b"),
-        ("<p>one</p><script>no <p>no</p>", "one"),
-        ("<template>no<template>no</template><p>one", "one"),
-        ("<p>one <b", "one"),
-    ],
-)
-def test_what_cannot_be_seen_is_left_out(tmp_path, page, expected):
-    assert title_and_text(written(tmp_path / "a.html", page))[1].split() == expected.split()
-
-
-@pytest.mark.parametrize(
-    "start",
-    ["<!--", "<![CDATA[", "<?", "<!", "<a ", "</a", "<a b='", "<a =", "<script>", "<script", "<template>"],
-)
-def test_a_page_of_what_never_ends_is_read(tmp_path, start):
-    """A parser that looks for each end in the whole rest of the page would not end."""
-    for end in ("", "</noscript>" * 50_000):
-        page = "<p>one</p>" + start * 50_000 + end
-        assert title_and_text(written(tmp_path / "a.html", page))[1] == "one"
-
-
-def test_pdf_gives_the_text_of_all_pages(tmp_path):
-    title, text = title_and_text(written(tmp_path / "a.pdf", pdf("The Rhine", "The Elbe", title=" Rivers ")))
-    assert (title, text.split()) == ("Rivers", ["The", "Rhine", "The", "Elbe"])
-
-
-def test_lines_of_a_pdf_end_as_those_of_other_texts_and_parted_words_are_whole(tmp_path):
-    _, text = title_and_text(
-        written(tmp_path / "a.pdf", pdf("The Rhine has been naviga-\nble for a\nlong time"))
-    )
-    assert text.rstrip() == "The Rhine has been navigable for a\nlong time"
-
-
-def test_the_values_of_a_form_and_the_notes_on_a_page_of_a_pdf_follow_its_text(tmp_path):
-    states = "/AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"
-    box = "/Type /Annot /Rect [0 0 9 9] /P 4 0 R /Subtype"
-    fields = [
-        f"<< {box} /Widget /FT /Tx /T (f[0]) /TU (Boat) /V (Amaranth) >>",
-        f"<< {box} /Widget /FT /Tx /T (owner) /V <FEFF004F00640069006C0065D83DDE80> >>",
-        f"<< {box} /Widget /FT /Tx /T (secret) /Ff 8192 /V (no) >>",
-        f"<< {box} /Widget /FT /Tx /T (empty) >>",
-        f"<< {box} /Widget /FT /Ch /Ff 131072 /T (port) /Opt [(Whitby) (no)] /V (Whitby) >>",
-        f"<< {box} /Widget /FT /Btn /T (insured) /V /Yes /AS /Yes {states} >>",
-        f"<< {box} /Widget /FT /Btn /T (no) /V /Off /AS /Off {states} >>",
-    ]
-    notes = [
-        f"<< {box} /Text /Contents (A note.) >>",
-        f"<< {box} /Popup /Contents (no) >>",
-        f"<< {box} /Text /F 2 /Contents (no) >>",
-        f"<< {box} /FreeText /Contents (Typed\\rhere) >>",
-    ]
-    numbers = [f"{number} 0 R" for number in range(6, 6 + len(fields + notes))]
-    form = f"/AcroForm << /Fields [{' '.join(numbers[: len(fields)])}] >>"
-    stream = "BT /F1 12 Tf 20 200 Td (Form) Tj ET"
-    content = page_of(stream, "", " ".join(numbers), form, *fields, *notes)
-    _, text = title_and_text(written(tmp_path / "a.pdf", content))
-    values = ["Boat: Amaranth", "owner: Odile🚀", "port: Whitby", "insured: ticked"]
-    assert text.splitlines() == ["Form", *values, "A note.", "Typed", "here"]
-
-
-def test_the_letters_of_an_arabic_ligature_are_in_order(tmp_path):
-    letters = ["0643", "0627", "0631", "062A", "0634", "06440627", "0627"]  # as they stand from left to right
-    mapped = "".join(f"<{97 + number:x}> <{letter}>\n" for number, letter in enumerate(letters))
-    to_unicode = (
-        "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange\n"
-        f"{len(letters)} beginbfchar\n{mapped}endbfchar endcmap end"
-    )
-    stream = "BT /F1 12 Tf 20 200 Td (abcdefg) Tj ET"
-    cmap = f"<< /Length {len(to_unicode)} >>\nstream\n{to_unicode}\nendstream"
-    content = page_of(stream, "/ToUnicode 6 0 R", "", "", cmap)
-    assert title_and_text(written(tmp_path / "a.pdf", content))[1] == "الاشتراك"
-
-
-def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
-    paths = [written(tmp_path / f"{number}.pdf", pdf(*[f"page {number}"] * 9)) for number in range(8)]
-    with ThreadPoolExecutor(8) as threads:
-        texts = [text for _, text in threads.map(title_and_text, paths)]
-    assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
-
-
-def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only():
-    pages = ["a" * 5_000_000 + " Rhine", "The  RHINE and the\nElbe"]
-    bookmarks = [(0, "Rhine")] * 1_000 + [(1, "rhine"), (1, "the Elbe")]
-    marks = list(pdf_reader._marks(pages, bookmarks))
-    second = len(pages[0]) + 1
-    assert [(mark.start - second, mark.page, mark.section) for mark in marks] == [
-        (-second, 1, "Rhine"),
-        (0, 2, "Rhine"),
-        (5, 2, "rhine"),
-        (15, 2, "the Elbe"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (ENCRYPTED, "encrypted PDF"),
-        (b"hello, I am no PDF", "can't be read"),
-        (pdf("some text here")[:300], "can't be read"),
-        (pdf(""), "without text"),
-    ],
-)
-def test_an_unusable_pdf_says_why(tmp_path, content, reason):
-    with pytest.raises(UnreadableFile, match=reason):
-        title_and_text(written(tmp_path / "a.pdf", content))
-
-
-def test_a_notebook_has_its_headings_code_and_text_but_no_pictures(tmp_path):
+def test_a_notebook_has_its_headings_code_and_text_but_no_pictures():
     picture = "data:image/png;base64," + "iVBOR" * 1_000
     outputs = [
         {"output_type": "stream", "text": ["1\n", "\x1b[31m2\x1b[0m\n"]},
@@ -337,18 +133,73 @@ def test_a_notebook_has_its_headings_code_and_text_but_no_pictures(tmp_path):
         {"cell_type": "code", "source": "# no heading\n'''\n```\n'''", "outputs": outputs},
         {"cell_type": "markdown", "source": "## Locks"},
     ]
-    written(tmp_path / "a.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
-    (row,) = formats.read_file(tmp_path / "a.ipynb")
+    row = row_of("a.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
     assert (row.title, [mark.section for mark in row.marks]) == ("Tides", ["Tides", "Locks"])
     assert re.findall(r"\w+.*", row.text) == [
         "Tides", "The moon. ![a]()", "no heading", "1", "2", "Figure>", "Sum**", "KeyError: 'x'", "Locks"
     ]  # fmt: skip
     old = [{"cell_type": "heading", "level": 2, "source": "Old"}, {"cell_type": "code", "input": "x"}]
-    written(tmp_path / "a.ipynb", json.dumps({"worksheets": [{"cells": old}]}))
-    assert title_and_text(tmp_path / "a.ipynb") == ("Old", "## Old\n\n```\nx\n```")
-    for bad in ("", "{", "[]", '{"cells": 7}', '{"cells": [7]}', '{"cells": [{}]}', "[" * 100_000):
-        with pytest.raises(UnreadableFile, match="no notebook"):
-            title_and_text(written(tmp_path / "a.ipynb", bad))
+    row = row_of("a.ipynb", json.dumps({"worksheets": [{"cells": old}]}))
+    assert (row.title, row.text) == ("Old", "## Old\n\n```\nx\n```")
+
+
+def test_a_pdf_has_its_title_pages_and_lines_and_parted_words_are_whole():
+    pages = "The Rhine has been naviga-\nble for a\nlong time", "The Elbe"
+    row = row_of("a.pdf", text_pdf(*pages, title=" Rivers "))
+    assert (row.title, sections(row)) == ("Rivers", [(1, "", "The R"), (2, "", "The E")])
+    lines = [line.strip() for line in row.text.splitlines() if line.strip()]
+    assert lines == ["The Rhine has been navigable for a", "long time", "The Elbe"]
+
+
+def test_the_values_of_a_form_and_the_notes_on_a_page_of_a_pdf_follow_its_text():
+    box = b"<< /Type /Annot /Rect [0 0 9 9] /P 3 0 R /Subtype %s >>"
+    states = b"/AP << /N << /Yes 4 0 R /Off 4 0 R >> >>"
+    fields = [
+        b"/Widget /FT /Tx /T (f[0]) /TU (Boat) /V (Amaranth)",
+        b"/Widget /FT /Tx /T (owner) /V <FEFF004F00640069006C0065D83DDE80>",
+        b"/Widget /FT /Tx /T (secret) /Ff 8192 /V (no)",
+        b"/Widget /FT /Tx /T (empty)",
+        b"/Widget /FT /Ch /Ff 131072 /T (port) /Opt [(Whitby) (no)] /V (Whitby)",
+        b"/Widget /FT /Btn /T (insured) /V /Yes /AS /Yes " + states,
+        b"/Widget /FT /Btn /T (no) /V /Off /AS /Off " + states,
+    ]
+    notes = [b"/Text /Contents (A note.)", b"/Popup /Contents (no)", b"/Text /F 2 /Contents (no)",
+             b"/FreeText /Contents (Typed\\rhere)"]  # fmt: skip
+    numbers = [b"%d 0 R" % number for number in range(6, 6 + len(fields + notes))]
+    written = page_pdf(
+        stream(SHOWN % b"Form"), *(box % each for each in fields + notes),
+        page=b"/Annots[%s]" % b" ".join(numbers),
+        catalogue=b"/AcroForm<</Fields[%s]>>" % b" ".join(numbers[: len(fields)]),
+    )  # fmt: skip
+    values = ["Boat: Amaranth", "owner: Odile🚀", "port: Whitby", "insured: ticked"]
+    assert text_of("a.pdf", written).splitlines() == ["Form", *values, "A note.", "Typed", "here"]
+
+
+def test_the_letters_of_an_arabic_ligature_are_in_order():
+    letters = ["0643", "0627", "0631", "062A", "0634", "06440627", "0627"]  # as they stand from left to right
+    mapped = "".join(f"<{97 + number:x}> <{letter}>\n" for number, letter in enumerate(letters))
+    to_unicode = (
+        "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange\n"
+        f"{len(letters)} beginbfchar\n{mapped}endbfchar endcmap end"
+    )
+    written = page_pdf(stream(SHOWN % b"abcdefg"), stream(to_unicode.encode()), font=b"/ToUnicode 6 0 R")
+    assert text_of("a.pdf", written) == "الاشتراك"
+
+
+def test_pdfs_are_read_in_many_threads_at_a_time():
+    files = [text_pdf(*[f"page {number}"] * 9) for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        texts = list(threads.map(text_of, ["a.pdf"] * 8, files))
+    assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
+
+
+def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only():
+    pages = ["a" * 5_000_000 + " Rhine", "The  RHINE and the\nElbe"]
+    bookmarks = [(0, "Rhine")] * 1_000 + [(1, "rhine"), (1, "the Elbe")]
+    second = len(pages[0]) + 1
+    assert [(mark.start - second, mark.page, mark.section) for mark in pdf._marks(pages, bookmarks)] == [
+        (-second, 1, "Rhine"), (0, 2, "Rhine"), (5, 2, "rhine"), (15, 2, "the Elbe")
+    ]  # fmt: skip
 
 
 def test_halves_of_characters_are_replaced_in_all_that_a_row_has():

@@ -1,9 +1,12 @@
-"""Search in other languages and scripts than English."""
+"""Terms of texts, and search in other languages and scripts than English."""
 
 import asyncio
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.retrieval.vectors import search
 
 from askance.core.errors import BadIndex, UnknownName
 from askance.core.notes import noted
@@ -11,42 +14,94 @@ from askance.core.trace import Noted, Trace
 from askance.middleware.cache import CachedRetriever, CacheStore
 from askance.middleware.session import Session, SessionRetriever
 from askance.retrieval.bm25 import open_index
-from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.bm25_analysis import STOP_WORDS, Analysis
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.index_folder import read_manifest
 
-DOCUMENTS = {
-    "chinese": {
-        "鲸": "鲸鱼是生活在海洋里的哺乳动物。",
-        "茶": "绿茶不发酵，红茶完全发酵。",
-        "长城": "长城防御游牧民族。",
-    },
-    "japanese": {
-        "味噌": "大豆に塩と麹を加えて発酵させる。",
-        "桜": "春に咲く花である。",
-        "温泉": "猿が湯に入る。",
-    },
-    "korean": {
-        "고래": "고래는 바다에 사는 포유류이다.",
-        "김치": "배추를 소금에 절인다.",
-        "한강": "한강은 서울을 지난다.",
-    },
-    "arabic": {
-        "القهوة": "يقدم العرب القهوة للضيوف.",
-        "النيل": "أطول أنهار أفريقيا.",
-        "المكتبة": "احترقت الكتب.",
-    },
-    "thai": {
-        "ปลาวาฬ": "ปลาวาฬเป็นสัตว์เลี้ยงลูกด้วยนมในทะเล",
-        "ชา": "ชาเขียวไม่ผ่านการหมัก",
-        "กำแพง": "กำแพงเมืองจีนยาวมาก",
-    },
-    "hindi": {
-        "गंगा": "गंगा हिमालय से निकलती है।",
-        "चाय": "चाय की पत्तियाँ सुखाई जाती हैं।",
-        "मोर": "मोर राष्ट्रीय पक्षी है।",
-    },
+PLAIN, GERMAN = {"stop_words": False, "stemming": False}, {"language": "german"}
+TURKISH = {"stemming": False, "language": "turkish"}
+TEXTS = {
+    "chinese": ("鲸鱼是生活在海洋里的哺乳动物。", "绿茶不发酵，红茶完全发酵。", "长城防御游牧民族。"),
+    "japanese": ("大豆に塩と麹を加えて発酵させる。", "春に咲く花である。", "猿が湯に入る。"),
+    "korean": ("고래는 바다에 사는 포유류이다.", "배추를 소금에 절인다.", "한강은 서울을 지난다."),
+    "arabic": ("يقدم العرب القهوة للضيوف.", "أطول أنهار أفريقيا.", "احترقت الكتب."),
+    "thai": ("ปลาวาฬเป็นสัตว์เลี้ยงลูกด้วยนมในทะเล", "ชาเขียวไม่ผ่านการหมัก", "กำแพงเมืองจีนยาวมาก"),
+    "hindi": ("गंगा हिमालय से निकलती है।", "चाय की पत्तियाँ सुखाई जाती हैं।", "मोर राष्ट्रीय पक्षी है।"),
 }
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "terms"),
+    [
+        (PLAIN, "The Rhine's rivers, flowing!", "the rhine rivers flowing"),
+        (PLAIN, "Rhine’s don’t don't 'quoted'", "rhine don't don't quoted"),
+        (PLAIN, "snake_case well-known 3.14 x2", "snake case well known 3 14 x2"),
+        (PLAIN, "Zürich ÉCOLE naïve Москва Zu\u0308rich \ufb01sh", "zürich école naïve москва zürich fish"),
+        (PLAIN, "1902 ١٩٠٢ ۱۹۰۲ १९०२ ๑๙๐๒ １９０２", "1902 1902 1902 1902 1902 1902"),
+        (PLAIN, "1902¹ 10⁵ km² H₂O", "1902 1 10 5 km2 h2o"),
+        (PLAIN, "AND OR +-:[] ... \ud800", "and or"),
+        ({}, "The rivers are flowing to the cities, and they will not stop.", "river flow citi stop"),
+        ({"stemming": False}, "The rivers are flowing to the cities.", "rivers flowing cities"),
+        ({"stop_words": False}, "the rivers", "the river"),
+        ({}, " ".join(STOP_WORDS), ""),
+        ({}, "東京都", "東 京 都 東京 京都"),
+        ({}, "猫 犬", "猫 犬"),
+        ({}, "海\n洋", "海 洋 海洋"),
+        ({}, "ｶﾞﾗｽ", "ガ ラ ス ガラ ラス"),
+        ({}, "BM25检索the rivers", "bm25 检 索 检索 river"),
+        ({}, "2024年", "2024 年"),
+        ({}, "한강은", "한 강 은 한강 강은"),
+        ({}, "हिन्दी", "हिन्दी"),
+        ({}, "Dampf\u00adschiff", "dampfschiff"),
+        ({}, "أحمد احمد أَحْمَد أحـــمد إحمد", "احمد احمد احمد احمد احمد"),
+        ({}, "Zürich Zurich", "zürich zurich"),
+        (TURKISH, "IĞDIR Iğdır ığdır ILICA ilica", "ığdır ığdır ığdır ılıca ilica"),
+        (TURKISH, "İZMİR İzmir izmir İstanbul'da", "izmir izmir izmir istanbul"),
+        ({"stemming": False}, "IĞDIR Iğdır İstanbul istanbul", "iğdir iğdir istanbul istanbul"),
+        (GERMAN, "x" * 61, "x" * 61),
+    ],
+)
+def test_the_terms_of_a_text(options, text, terms):
+    assert Analysis(**options).terms(text) == terms.split()
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("english", "والمكتبة", "المكتبه"),
+        ("english", "مكتبات", "المكتبه"),
+        ("french", "l'Été à Besançon", "ete besancon"),
+        ("arabic", "the rivers نهر", "river نهر"),
+        ("english", "rivers' aren't Bonn's; – “3.14” x_2 猫", "river aren't bonn 3 14 x 2 猫"),
+    ],
+)
+def test_forms_that_have_the_same_terms(language, one, other):
+    assert Analysis(language=language).terms(one) == Analysis(language=language).terms(other)
+
+
+def test_stop_words_are_lucenes():
+    assert len(STOP_WORDS) == 33
+
+
+@given(st.text(), st.booleans(), st.booleans())
+def test_terms_can_be_joined_by_spaces(text, stop_words, stemming):
+    terms = Analysis(stop_words, stemming).terms(text)
+    assert " ".join(terms).split() == terms
+
+
+@given(st.lists(st.sampled_from(["River", "the", "Bonn's", "–", "x", "naïve"])))
+def test_texts_are_analysed_word_by_word(words):
+    together = Analysis().terms(" ".join(words))
+    assert together == [term for word in words for term in Analysis().terms(word)]
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_index_and_query_have_the_same_terms_for_any_excerpt(language):
+    analysis = Analysis(stop_words=False)
+    for text in TEXTS[language]:
+        whole = analysis.terms(text)
+        assert whole
+        assert all(set(analysis.terms(word)) <= set(whole) for word in text.split())
 
 
 @pytest.fixture
@@ -59,82 +114,18 @@ def index_of(tmp_path, write_rows):
     return build
 
 
-def best(retriever, query):
-    """Return the text of the best passage for a query; empty if none is found."""
-    hits = asyncio.run(retriever.search(query, 1))
-    return hits[0].passage.text if hits else ""
-
-
 @pytest.mark.parametrize(
-    ("language", "question", "title"),
+    ("language", "question", "number"),
     [
-        ("chinese", "海洋里有什么哺乳动物？", "鲸"),
-        ("chinese", "鲸", "鲸"),
-        ("japanese", "大豆と塩で何を作りますか。", "味噌"),
-        ("korean", "바다에서 사는 동물은 무엇입니까?", "고래"),
-        ("korean", "서울의 강", "한강"),
-        ("arabic", "ماذا يقدم العربي للضيف؟", "القهوة"),
-        ("arabic", "ما اطول نهر في افريقيا", "النيل"),
-        ("thai", "สัตว์ในทะเล", "ปลาวาฬ"),
-        ("hindi", "हिमालय से क्या निकलता है?", "गंगा"),
+        ("chinese", "海洋里有什么哺乳动物？", 0), ("chinese", "鲸", 0),
+        ("japanese", "大豆と塩で何を作りますか。", 0),
+        ("korean", "바다에서 사는 동물은 무엇입니까?", 0), ("korean", "서울의 강", 2),
+        ("arabic", "ماذا يقدم العربي للضيف؟", 0), ("arabic", "ما اطول نهر في افريقيا", 1),
+        ("thai", "สัตว์ในทะเล", 0), ("hindi", "हिमालय से क्या निकलता है?", 0),
     ],
-)
-def test_a_question_finds_its_document_without_an_option(index_of, language, question, title):
-    documents = DOCUMENTS[language]
-    assert best(index_of(*documents.values()), question) == documents[title]
-
-
-@pytest.mark.parametrize("language", DOCUMENTS)
-def test_index_and_query_have_the_same_terms_for_any_excerpt(language):
-    analysis = Analysis(stop_words=False)
-    for text in DOCUMENTS[language].values():
-        whole = analysis.terms(text)
-        assert whole
-        for word in text.split():
-            assert set(analysis.terms(word)) <= set(whole)
-
-
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
-        ("東京都", ["東", "京", "都", "東京", "京都"]),
-        ("猫", ["猫"]),
-        ("猫 犬", ["猫", "犬"]),
-        ("海\n洋", ["海", "洋", "海洋"]),
-        ("ｶﾞﾗｽ", ["ガ", "ラ", "ス", "ガラ", "ラス"]),
-        ("BM25检索the rivers", ["bm25", "检", "索", "检索", "river"]),
-        ("2024年", ["2024", "年"]),
-        ("한강은", ["한", "강", "은", "한강", "강은"]),
-        ("हिन्दी", ["हिन्दी"]),
-        ("Dampf\u00adschiff", ["dampfschiff"]),
-    ],
-)
-def test_terms_of_scripts_and_their_mixtures(text, terms):
-    assert Analysis().terms(text) == terms
-
-
-def test_arabic_letters_and_vowel_signs_do_not_matter():
-    written = ["أحمد", "احمد", "أَحْمَد", "أحـــمد", "إحمد"]
-    assert {tuple(Analysis().terms(word)) for word in written} == {("احمد",)}
-    assert Analysis().terms("والمكتبة") == Analysis().terms("مكتبات") == Analysis().terms("المكتبه")
-
-
-def test_turkish_lower_case_keeps_the_two_letters_i_apart():
-    turkish = Analysis(stemming=False, language="turkish")
-    assert turkish.terms("IĞDIR Iğdır ığdır") == ["ığdır"] * 3
-    assert turkish.terms("İZMİR İzmir izmir") == ["izmir"] * 3
-    assert turkish.terms("ILICA") != turkish.terms("ilica")
-    assert turkish.terms("İstanbul'da") == ["istanbul"]
-
-
-def test_turkish_names_are_found_in_an_english_index():
-    assert Analysis(stemming=False).terms("IĞDIR Iğdır İstanbul istanbul") == ["iğdir"] * 2 + ["istanbul"] * 2
-
-
-def test_accents_do_not_matter_in_other_languages_than_english():
-    french = Analysis(language="french")
-    assert french.terms("l'Été à Besançon") == french.terms("ete besancon")
-    assert Analysis().terms("Zürich") != Analysis().terms("Zurich")
+)  # fmt: skip
+def test_a_question_finds_its_document_without_an_option(index_of, language, question, number):
+    assert search(index_of(*TEXTS[language]), question, 1)[0].passage.text == TEXTS[language][number]
 
 
 @pytest.mark.parametrize(
@@ -148,29 +139,26 @@ def test_accents_do_not_matter_in_other_languages_than_english():
     ],
 )
 def test_german_compounds_are_found_by_their_parts(index_of, query, text):
-    others = "Ein Stein fiel ins Meer.", "Der Hund bellt."
-    retriever = index_of(text, *others, analysis=Analysis(language="german"))
-    assert best(retriever, query) == text
+    retriever = index_of(text, "Ein Stein fiel ins Meer.", "Der Hund bellt.", analysis=Analysis(**GERMAN))
+    assert search(retriever, query, 1)[0].passage.text == text
 
 
-GERMAN = "Der Fluss ist lang und die Stadt an dem Ufer ist eine der schönsten, die es in dem Land gibt."
-ENGLISH = "The river is long and the town on the bank is one of the oldest that there are in the country."
-TURKISH = "Bu şehir çok eski bir şehir ve nehir için de önemli olan bir yer, ama ne kadar eski, kim bilir ki."
+SENTENCES = {
+    "Der Fluss ist lang und die Stadt an dem Ufer ist eine der schönsten, die es in dem Land gibt.": "german",
+    "The river is long and the town on the bank is one of the oldest that there are here.": "english",
+    "Bu şehir çok eski bir şehir ve nehir için de önemli olan bir yer, "
+    "ama ne kadar eski, kim bilir ki.": "turkish",
+    "Ufer Stadt Fluss": "english",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [(GERMAN, "german"), (ENGLISH, "english"), (TURKISH, "turkish"), ("Ufer Stadt Fluss", "english")],
-)
+@pytest.mark.parametrize(("text", "language"), SENTENCES.items())
 def test_the_language_of_a_new_index_is_detected_and_kept(index_of, text, language):
     assert index_of(text).index.manifest.analysis == Analysis(language=language)
-    assert index_of(text, ENGLISH, ENGLISH).index.manifest.analysis.language == language
-
-
-def test_another_language_than_that_of_the_index_is_refused(index_of):
-    index_of(GERMAN)
-    with pytest.raises(BadIndex, match=r"language='german'.*not with.*language='dutch'.*another folder"):
-        index_of(GERMAN, analysis=Analysis(language="dutch"))
+    assert index_of(text, *[list(SENTENCES)[1]] * 2).index.manifest.analysis.language == language
+    other = Analysis(language="dutch")
+    with pytest.raises(BadIndex, match=f"language='{language}'.*not with.*language='dutch'.*another folder"):
+        index_of(text, analysis=other)
 
 
 def test_an_unknown_language_is_named_with_the_known_ones():
@@ -179,36 +167,30 @@ def test_an_unknown_language_is_named_with_the_known_ones():
 
 
 def notes_of(retriever, query):
-    found = []
-    with noted(lambda name, text: found.append((name, text))):
-        asyncio.run(retriever.search(query, 1))
-    return found
+    notes = []
+    with noted(lambda name, text: notes.append((name, text))):
+        search(retriever, query, 1)
+    return notes
 
 
-def test_a_question_in_a_script_that_the_index_lacks_is_noted(index_of):
-    retriever = index_of("the river", "the town")
-    assert notes_of(retriever, "Which river?") == []
-    ((name, text),) = notes_of(retriever, "哪条河？")
+def test_a_question_in_a_script_that_the_index_lacks_is_noted_also_from_a_cache_and_traced_once(
+    index_of, tmp_path
+):
+    retriever, query = index_of("the river", "the town"), "哪条河？"
+    ((name, text),) = notes_of(retriever, query)
     assert name == "script"
     assert "Chinese (Han) in 0 of 2 passages" in text
     assert "mostly in Latin script" in text
-
-
-def test_a_cached_search_has_the_note_of_the_first(index_of, tmp_path):
     store = CacheStore(tmp_path / "cache.sqlite")
-    cached, query = CachedRetriever(index_of("the river"), store), "哪条河？"
-    first = notes_of(cached, query)
-    assert [name for name, _ in first] == ["script"]
-    assert notes_of(cached, query) == first
-    assert notes_of(cached, "Which river?") == notes_of(cached, "Which river?") == []
+    cached = CachedRetriever(retriever, store)
+    assert notes_of(cached, query) == notes_of(cached, query) == [(name, text)]
+    for each in (retriever, cached, cached):
+        assert notes_of(each, "Which river?") == []
     store.close()
-
-
-def test_the_note_is_traced_once_for_a_question_with_several_searches(index_of):
     trace = Trace()
-    retriever = SessionRetriever(index_of("the river"), Session(trace))
-    for query in ("哪条河？", "河"):
-        asyncio.run(retriever.search(query, 1))
+    session = SessionRetriever(retriever, Session(trace))
+    for each in (query, "河"):
+        asyncio.run(session.search(each, 1))
     assert [event.name for event in trace.events if isinstance(event, Noted)] == ["script"]
 
 
@@ -232,20 +214,6 @@ def test_the_command_line_takes_a_language_and_warns_about_scripts(run, tmp_path
 
 
 def test_text_without_spaces_is_cut_into_passages(index_of):
-    retriever = index_of("鲸鱼生活在海洋里。" * 200)
-    hits = asyncio.run(retriever.search("海洋", 50))
+    hits = search(index_of("鲸鱼生活在海洋里。" * 200), "海洋", 50)
     assert len(hits) > 5
     assert max(len(hit.passage.text) for hit in hits) <= 250
-
-
-def test_english_words_have_the_same_terms_beside_other_scripts():
-    text = "The rivers' banks aren't Bonn's; naïve – “3.14” x_2"
-    assert Analysis().terms(f"{text} 猫") == [*Analysis().terms(text), "猫"]
-
-
-def test_latin_words_of_an_arabic_index_are_english():
-    assert Analysis(language="arabic").terms("the rivers نهر") == Analysis().terms("the rivers نهر")
-
-
-def test_long_runs_of_letters_have_no_parts():
-    assert Analysis(language="german").terms("x" * 61) == ["x" * 61]

@@ -11,12 +11,7 @@ from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.models.tiny_encoder import save_plain
 from tests.retrieval.vectors import search
 
-from askance.configuration.build import (
-    encodes,
-    load_reranker,
-    open_retriever,
-    with_reranker,
-)
+from askance.configuration.build import encodes, load_reranker, open_retriever, with_reranker
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import (
     InputError,
@@ -63,12 +58,6 @@ class ByLength:
         return [self.sign * len(passage.text) for passage in passages]
 
 
-class TestReranked(RetrieverContract):
-    @pytest.fixture
-    def retriever(self):
-        return RerankedRetriever(ScriptedRetriever(PASSAGES), ByLength())
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return save_cross_encoder(tmp_path_factory.mktemp("cross"))
@@ -93,10 +82,18 @@ def test_the_candidates_are_reordered_and_cut_to_k():
     reranker = LastFirst()
     retriever = RerankedRetriever(ScriptedRetriever(MANY), reranker, candidates=10)
     hits = search(retriever, "river", 3)
-    assert ids(hits) == ["09", "08", "07"]
-    assert [(hit.rank, hit.score) for hit in hits] == [(1, 9.0), (2, 8.0), (3, 7.0)]
-    assert reranker.asked == [("river", [passage.id for passage in MANY[:10]])]
+    assert [(hit.passage.id, hit.rank, hit.score) for hit in hits] == [
+        ("09", 1, 9.0), ("08", 2, 8.0), ("07", 3, 7.0)
+    ]  # fmt: skip
+    assert reranker.asked == [("river", first := [passage.id for passage in MANY[:10]])]
     assert ids(search(retriever, "river", 12)) == [passage.id for passage in MANY[11::-1]]
+    assert ids(search(retriever, "river", 2, frozenset({"03", "04"}))) == ["11", "10"]
+    assert reranker.asked[-1][1] == [*first[:3], *first[5:], "10", "11"]
+    reranker = LastFirst()
+    assert search(RerankedRetriever(ScriptedRetriever(()), reranker), "river", 2) == ()
+    assert reranker.asked == []
+    retriever = RerankedRetriever(ScriptedRetriever(MANY[::-1]), LastFirst([1.0] * 30))
+    assert ids(search(retriever, "river", 30)) == [passage.id for passage in MANY], "equal scores, by id"
 
 
 def test_the_score_of_the_retriever_may_count_too():
@@ -105,24 +102,6 @@ def test_the_score_of_the_retriever_may_count_too():
     expected = {hit.passage.id: float(hit.passage.id) + 2 * hit.score for hit in search(first, "river", 3)}
     assert {hit.passage.id: hit.score for hit in hits} == expected
     assert [hit.score for hit in hits] == sorted(expected.values(), reverse=True)
-
-
-def test_what_is_excluded_is_no_candidate():
-    reranker = LastFirst()
-    retriever = RerankedRetriever(ScriptedRetriever(MANY), reranker, candidates=5)
-    assert ids(search(retriever, "river", 2, frozenset({"03", "04"}))) == ["06", "05"]
-    assert reranker.asked[0][1] == ["00", "01", "02", "05", "06"]
-
-
-def test_a_reranker_is_not_asked_where_nothing_is_found():
-    reranker = LastFirst()
-    assert search(RerankedRetriever(ScriptedRetriever(()), reranker), "river", 2) == ()
-    assert reranker.asked == []
-
-
-def test_equal_scores_come_in_the_order_of_ids():
-    retriever = RerankedRetriever(ScriptedRetriever(MANY[::-1]), LastFirst([1.0] * 30))
-    assert ids(search(retriever, "river", 30)) == [passage.id for passage in MANY]
 
 
 @pytest.mark.parametrize(
@@ -148,22 +127,22 @@ def test_name_and_fingerprint_tell_of_both():
     weighted = RerankedRetriever(inner, LastFirst(), retriever_weight=0.5)
     assert len({each.fingerprint for each in (inner, reranked, weighted, *others)}) == 5
     assert "rivers" in reranked.fingerprint
-
-
-def test_the_retriever_and_its_reranker_are_described_together():
     assert EngineConfig(retriever="hybrid", rerank="m:C").retriever_spec == "hybrid, reranked by m:C"
     assert EngineConfig(rerank=ByLength()).retriever_spec == "bm25, reranked by by length"
 
 
-def test_the_bundled_reranker_has_its_own_defaults():
-    inner = ScriptedRetriever(MANY)
-    assert with_reranker(inner, "bundled").candidates == 10
-    assert with_reranker(inner, "bundled").retriever_weight == 1
-    changed = with_reranker(inner, "bundled?retriever_weight=0&candidates=7")
-    assert (changed.candidates, changed.retriever_weight) == (7, 0)
-    other = with_reranker(inner, f"{__name__}:ByLength")
-    assert (other.candidates, other.retriever_weight) == (50, 0)
-    assert with_reranker(inner, ByLength()).candidates == 50
+@pytest.mark.parametrize(
+    ("reranker", "candidates", "weight"),
+    [
+        ("bundled", 10, 1),
+        ("bundled?retriever_weight=0&candidates=7", 7, 0),
+        (f"{__name__}:ByLength", 50, 0),
+        (ByLength(), 50, 0),
+    ],
+)
+def test_the_bundled_reranker_has_its_own_defaults(reranker, candidates, weight):
+    reranked = with_reranker(ScriptedRetriever(MANY), reranker)
+    assert (reranked.candidates, reranked.retriever_weight) == (candidates, weight)
 
 
 def test_a_reranker_has_to_have_the_members_of_its_port():
@@ -174,17 +153,14 @@ def test_a_reranker_has_to_have_the_members_of_its_port():
 
 
 def test_only_some_retrievers_use_an_encoder():
-    assert encodes("hybrid")
-    assert not encodes("bm25")
-    assert not encodes("m:C")
+    assert [encodes(each) for each in ("hybrid", "bm25", "m:C")] == [True, False, False]
 
 
 def test_a_cross_encoder_by_name_on_the_command_line(sample_index, folder, run):
     found = []
     for options in (["--rerank", f"cross-encoder:{folder}?candidates=20"], []):
-        code, out, error = run(
-            "search", "Which river?", "-k", "20", "--json", "--index", sample_index, *options
-        )
+        words = ("search", "Which river?", "-k", "20", "--json", "--index", sample_index, *options)
+        code, out, error = run(*words)
         assert code == 0, error
         found.append([hit["passage"]["id"] for hit in json.loads(out)["hits"]])
     assert found[0] != found[1]
@@ -226,23 +202,21 @@ def test_rerankers_that_can_not_be_used(sample_index, folder, told, error, messa
 
 
 def test_models_that_are_no_cross_encoders(tmp_path):
-    plain = save_plain(tmp_path / "plain")
-    with pytest.raises(ModelSpecError, match=r"is no cross-encoder, but BertModel with .*BAAI/bge-reranker"):
-        load_reranker(f"cross-encoder:{plain}")
-    three = save_cross_encoder(tmp_path / "three", num_labels=3)
-    with pytest.raises(ModelSpecError, match=r"is no cross-encoder, .* with 3 labels"):
-        load_reranker(f"cross-encoder:{three}")
+    for path, message in (
+        (save_plain(tmp_path / "plain"), r"is no cross-encoder, but BertModel with .*BAAI/bge-reranker"),
+        (save_cross_encoder(tmp_path / "three", num_labels=3), r"is no cross-encoder, .* with 3 labels"),
+    ):
+        with pytest.raises(ModelSpecError, match=message):
+            load_reranker(f"cross-encoder:{path}")
 
 
-def test_a_cross_encoder_scores_pairs(folder, cross_encoder, tmp_path):
+def test_a_cross_encoder_scores_pairs_and_may_break(folder, cross_encoder, tmp_path, monkeypatch):
     assert len(set(asyncio.run(cross_encoder.score(QUERY, PASSAGES)))) == 3
     assert cross_encoder.name == f"cross-encoder:{folder}"
     assert load_reranker(f"cross-encoder:{folder}").fingerprint == cross_encoder.fingerprint
     other = load_reranker(f"cross-encoder:{save_cross_encoder(tmp_path, seed=1)}")
     assert other.fingerprint != cross_encoder.fingerprint
 
-
-def test_a_cross_encoder_that_breaks(cross_encoder, monkeypatch):
     def broken(*given, **named):
         raise RuntimeError("out of memory\nand so on")
 
@@ -252,26 +226,21 @@ def test_a_cross_encoder_that_breaks(cross_encoder, monkeypatch):
 
 
 def test_the_bundled_reranker_prefers_the_passage_with_the_answer():
-    paris = Passage("1", "Paris", "Paris is the capital of France, and lies on the Seine.")
-    rome = Passage("2", "Rome", "Rome is the capital of Italy.")
-    reranker = load_reranker("bundled")
-    scores = asyncio.run(reranker.score("Which city is the capital of France?", [rome, paris]))
-    assert scores[1] > scores[0]
-    scores = asyncio.run(reranker.score("Which city is the capital of Italy?", [rome, paris]))
-    assert scores[0] > scores[1], "the question decides"
+    reranker, names = load_reranker("bundled"), {"France": "Paris", "Italy": "Rome"}
+    passages = [Passage(city, city, f"{city} is the capital of {land}.") for land, city in names.items()]
+    for number, land in enumerate(names):
+        scores = asyncio.run(reranker.score(f"Which city is the capital of {land}?", passages))
+        assert scores[number] > scores[1 - number]
     assert reranker.name == load_reranker("cross-encoder:bundled").name == "cross-encoder:bundled"
     assert reranker.fingerprint == load_reranker("cross-encoder:bundled").fingerprint
 
 
-def test_the_bundled_reranker_runs_on_the_processor_alone(monkeypatch):
+def test_what_a_cross_encoder_needs_is_named(folder, monkeypatch):
     with pytest.raises(ModelSpecError, match="bundled cross-encoder can't run on device=cuda"):
         load_reranker("bundled?device=cuda")
     monkeypatch.setattr("askance.models.pair_scorer.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="the reranker bundled needs the package 'onnxruntime'"):
         load_reranker("bundled")
-
-
-def test_a_missing_package_is_named_with_its_extra(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=f"'sentence-transformers', .*{re.escape(install_line('dense'))}"):
         load_reranker(f"cross-encoder:{folder}")
