@@ -1,12 +1,18 @@
-"""Print the tree of the package with the first line of every module.
+"""Print the tree of the package with the first line of every module, or draw its packages.
 
-python scripts/tree.py [FOLDER]
+python scripts/tree.py [FOLDER]      # the tree
+python scripts/tree.py --packages    # the packages with their lines of code and imports, in Mermaid
+
+An arrow leads from a package to one that it imports; an arrow that others imply is left out.
 """
 
 import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import grimp
+from count_lines import lines_of_code
 
 PACKAGE = Path(__file__).parent.parent / "src" / "askance"
 
@@ -23,5 +29,25 @@ def tree(folder: Path, depth: int = 0) -> Iterator[str]:
                 yield from tree(path, depth + 1)
 
 
+def drawing() -> Iterator[str]:
+    """Yield the lines of a drawing of the packages and of `ask.py`."""
+    graph = grimp.build_graph("askance", cache_dir=None)
+    names = [path.name for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").exists()] + ["ask"]
+    for name in names:
+        graph.squash_module(f"askance.{name}")
+    yield "flowchart TD"
+    for name in names:
+        files = (PACKAGE / name).rglob("*.py") if name != "ask" else [PACKAGE / "ask.py"]
+        yield f'    {name}["{name} {sum(lines_of_code(file.read_bytes()) for file in files):,}"]'
+        imported = graph.find_modules_directly_imported_by(f"askance.{name}")
+        imported &= {f"askance.{each}" for each in names}
+        implied = {each for each in imported for other in imported - {each} if graph.chain_exists(other, each)}
+        if direct := sorted(each.removeprefix("askance.") for each in imported - implied):
+            yield f"    {name} --> {' & '.join(direct)}"
+
+
 if __name__ == "__main__":
-    print("\n".join(tree(Path(*sys.argv[1:]) if sys.argv[1:] else PACKAGE)))
+    if sys.argv[1:] == ["--packages"]:
+        print("\n".join(drawing()))
+    else:
+        print("\n".join(tree(Path(*sys.argv[1:]) if sys.argv[1:] else PACKAGE)))
