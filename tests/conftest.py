@@ -1,6 +1,5 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
-import contextlib
 import functools
 import os
 import signal
@@ -62,25 +61,31 @@ class KeptReaders:
         self.idle = []
 
     def __call__(self, limits):
-        return self._kept() if limits == ReadingLimits() else ReaderProcess(limits)
+        if limits != ReadingLimits():
+            return ReaderProcess(limits)
+        return self.idle.pop() if self.idle else KeptReader(self.idle)
 
-    @contextlib.contextmanager
-    def _kept(self):
-        reader = self.idle.pop() if self.idle else ReaderProcess()
-        try:
-            yield reader
-        finally:
-            self.idle.append(reader)
+
+class KeptReader(ReaderProcess):
+    def __init__(self, idle):
+        super().__init__()
+        self.idle = idle
+
+    def close(self):
+        if self._named:  # the rows of some files were not taken
+            super().close()
+        else:
+            self.idle.append(self)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_readers():
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+    with pytest.MonkeyPatch.context() as patch:
         readers = KeptReaders()
         patch.setattr(documents, "ReaderProcess", readers)
         yield
         for reader in readers.idle:
-            stack.push(reader)
+            ReaderProcess.close(reader)
 
 
 @pytest.fixture(scope="session")

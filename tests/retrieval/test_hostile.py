@@ -1,5 +1,7 @@
 """Each hostile file is read, or skipped with a reason, whatever it does to the process that reads it."""
 
+from contextlib import closing
+
 import pytest
 from tests.retrieval.hostile import FILES, WORD, content_of
 
@@ -10,14 +12,14 @@ from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 
 @pytest.fixture(scope="module")
 def patient():
-    with ReaderProcess(ReadingLimits(memory=2)) as reader:
+    with closing(ReaderProcess(ReadingLimits(memory=2))) as reader:
         yield reader
 
 
 @pytest.fixture(scope="module")
 def hasty():
     """Return a reader for files that may be skipped for taking too long."""
-    with ReaderProcess(ReadingLimits(seconds=3, memory=1)) as reader:
+    with closing(ReaderProcess(ReadingLimits(seconds=3, memory=1))) as reader:
         yield reader
 
 
