@@ -54,22 +54,10 @@ def can_write(folder):
         return False
 
 
-class KeptReaders:
-    """Makes reader processes that are used again by later tests, since starting one takes a while."""
-
-    def __init__(self):
-        self.idle = []
-
-    def __call__(self, limits):
-        if limits != ReadingLimits():
-            return ReaderProcess(limits)
-        return self.idle.pop() if self.idle else KeptReader(self.idle)
-
-
 class KeptReader(ReaderProcess):
-    def __init__(self, idle):
-        super().__init__()
-        self.idle = idle
+    """A reader process that later tests use again, since starting one takes a while."""
+
+    idle = []  # noqa: RUF012
 
     def close(self):
         if self._named:  # the rows of some files were not taken
@@ -80,11 +68,15 @@ class KeptReader(ReaderProcess):
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_readers():
+    def make(limits):
+        if limits != ReadingLimits():
+            return ReaderProcess(limits)
+        return KeptReader.idle.pop() if KeptReader.idle else KeptReader()
+
     with pytest.MonkeyPatch.context() as patch:
-        readers = KeptReaders()
-        patch.setattr(documents, "ReaderProcess", readers)
+        patch.setattr(documents, "ReaderProcess", make)
         yield
-        for reader in readers.idle:
+        for reader in KeptReader.idle:
             ReaderProcess.close(reader)
 
 

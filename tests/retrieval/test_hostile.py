@@ -5,7 +5,6 @@ from contextlib import closing
 import pytest
 from tests.retrieval.hostile import FILES, WORD, content_of
 
-from askance.retrieval.index.documents import Document, SkippedSource, read_documents
 from askance.retrieval.index.formats import DocumentRow, UnreadableFile
 from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 
@@ -35,14 +34,3 @@ def test_a_hostile_file_is_read_or_skipped(name, patient, hasty, tmp_path):
     assert bool(reason) is (right == "skipped") or right == "any", reason
     assert reason or any(WORD in text for text in texts)
     assert "root:" not in "".join(texts), "a file outside was read"
-
-
-def test_files_that_end_or_stall_their_reader_stop_no_other(tmp_path):
-    for name in ("nested_forms.pdf", "attributes.html", "surrogates.rtf", "long_cell.csv"):
-        (tmp_path / name).write_bytes(content_of(name))
-    (tmp_path / "z.txt").write_text(f"{WORD} words")
-    found = list(read_documents([tmp_path], limits=ReadingLimits(seconds=3, memory=1)))
-    assert {"surrogates.rtf", "z.txt"} <= {each.id for each in found if isinstance(each, Document)}
-    for skipped in found:
-        if isinstance(skipped, SkippedSource):
-            assert skipped.reason

@@ -201,7 +201,7 @@ def _take(paths: Queue[Path]) -> None:
 def _replies(path: Path) -> Iterator[_Reply]:
     """Yield the rows of a file in lists of some length, and then why it can't be read, or an empty string.
 
-    Whatever a reader raises is a reason. The rows are of one state of the file: one that changes is read
+    An error of a reader is a reason. The rows are of one state of the file: one that changes is read
     again, unless its first rows were passed on.
     """
     for _ in range(_NUM_TRIES):
