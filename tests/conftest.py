@@ -1,6 +1,5 @@
 """Models for the tests; each is made once. Torch is imported only where one is asked for."""
 
-import contextlib
 import functools
 import os
 import signal
@@ -55,32 +54,30 @@ def can_write(folder):
         return False
 
 
-class KeptReaders:
-    """Makes reader processes that are used again by later tests, since starting one takes a while."""
+class KeptReader(ReaderProcess):
+    """A reader process that later tests use again, since starting one takes a while."""
 
-    def __init__(self):
-        self.idle = []
+    idle = []  # noqa: RUF012
 
-    def __call__(self, limits):
-        return self._kept() if limits == ReadingLimits() else ReaderProcess(limits)
-
-    @contextlib.contextmanager
-    def _kept(self):
-        reader = self.idle.pop() if self.idle else ReaderProcess()
-        try:
-            yield reader
-        finally:
-            self.idle.append(reader)
+    def close(self):
+        if self._named:  # the rows of some files were not taken
+            super().close()
+        else:
+            self.idle.append(self)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_readers():
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        readers = KeptReaders()
-        patch.setattr(documents, "ReaderProcess", readers)
+    def make(limits):
+        if limits != ReadingLimits():
+            return ReaderProcess(limits)
+        return KeptReader.idle.pop() if KeptReader.idle else KeptReader()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "ReaderProcess", make)
         yield
-        for reader in readers.idle:
-            stack.push(reader)
+        for reader in KeptReader.idle:
+            ReaderProcess.close(reader)
 
 
 @pytest.fixture(scope="session")

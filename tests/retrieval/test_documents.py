@@ -1,19 +1,11 @@
 import json
-import os
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index.documents import (
-    HIDDEN,
-    Document,
-    SkippedSource,
-    read_documents,
-)
-from askance.retrieval.index.formats import DocumentRow
-from askance.retrieval.index.reader_process import ReaderProcess
+from askance.retrieval.index.documents import HIDDEN, Document, SkippedSource, read_documents
 
 
 def read(*paths, **options):
@@ -59,45 +51,6 @@ def test_long_titles_and_sections_are_cut(tmp_path):
     assert "x" * 1_001 in document.text
 
 
-def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
-    bad = {
-        "zero.txt": b"",
-        "zero.pdf": b"",
-        "blank.txt": b" \n\t",
-        "binary.txt": b"\x7fELF\0\0",
-        "late.jsonl": b'{"text": "fine"}\n' * 80_000 + b'{"text": "\0"}\n',
-        "broken.pdf": b"%PDF-1.4 nothing",
-        "photo.png": b"\x89PNG",
-        "README": b"no extension",
-    }
-    for name, content in bad.items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "folder.txt").mkdir()
-    (tmp_path / "folder.txt" / "inner.txt").write_text("inside")
-    (tmp_path / "dangling.txt").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "linked").symlink_to(tmp_path / "folder.txt")
-    os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "zz.txt").write_text("good")
-
-    documents, skipped = read(tmp_path)
-    assert [each.id for each in documents] == ["folder.txt/inner.txt", "zz.txt"]
-    assert set(skipped) == {*bad, "dangling.txt", "linked", "pipe.txt"}
-    for name, reason in {
-        "zero.txt": "empty",
-        "zero.pdf": "empty",
-        "blank.txt": "no text",
-        "binary.txt": "byte 4 is NUL",
-        "late.jsonl": f"byte {80_000 * 17 + 10} is NUL",
-        "broken.pdf": "PDF",
-        "photo.png": "unknown kind",
-        "README": "unknown kind",
-        "dangling.txt": "No such file",
-        "linked": "link to a folder",
-        "pipe.txt": "not a regular file",
-    }.items():
-        assert reason in skipped[name], name
-
-
 @pytest.fixture
 def linked(tmp_path):
     """Return a folder with links to a file inside it and to one outside."""
@@ -132,26 +85,9 @@ def test_links_that_are_given_are_read(linked, tmp_path):
     assert [each.text for each in read(tmp_path / "other")[0]] == ["inside", "inside"]
 
 
-def test_an_explicit_file_of_an_unknown_kind_is_skipped(tmp_path):
-    (tmp_path / "a.doc").write_text("x")
-    assert "unknown kind" in read(tmp_path / "a.doc")[1]["a.doc"]
-
-
-def test_a_name_that_is_no_utf8_is_skipped_and_shown(tmp_path):
-    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
-    assert read(tmp_path) == ([], {"caf\\xe9.txt": "its name is not UTF-8"})
-
-
 def test_a_path_that_does_not_exist_is_an_error_at_once(tmp_path):
     with pytest.raises(DocumentError, match=r"no file or folder .*nowhere\.txt"):
         read_documents([tmp_path / "nowhere.txt"])
-
-
-def test_a_malformed_row_is_skipped(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\nbad\n{"text": "too"}\n')
-    documents, skipped = read(tmp_path)
-    assert [each.text for each in documents] == ["good", "too"]
-    assert "is no JSON" in skipped["rows.jsonl, line 2"]
 
 
 def test_a_file_reached_twice_is_read_once_and_the_index_itself_never(tmp_path):
@@ -189,20 +125,3 @@ def test_one_name_in_two_unicode_forms(tmp_path):
     documents, _ = read(tmp_path)
     assert [(each.id, each.text) for each in documents] == [(composed, "one"), (composed, "two")]
     assert documents[0].path != documents[1].path
-
-
-def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    texts = ["old", "new", "newest of all"]
-
-    def reader(self, path):
-        yield DocumentRow("", path.read_text())
-        path.write_text(texts.pop(0) + "!" * len(texts)) if texts else None
-
-    monkeypatch.setattr(ReaderProcess, "read", reader)
-    documents, skipped = read(path)
-    assert documents == []
-    assert skipped["a.txt"] == "it changes while it is read; index it again when it is complete"
-    texts[:] = ["changed once"]
-    assert [each.text for each in read(path)[0]] == ["changed once"]

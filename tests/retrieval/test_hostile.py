@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 
 import pytest
 from tests.retrieval.documents import cell, docx, epub, odf, ods, ods_row, pptx, rows, word, xlsx
@@ -22,7 +23,10 @@ from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 @pytest.fixture(scope="module")
 def readers():
     """Return a reader for files that have to be read, and one for those that may take too long."""
-    with ReaderProcess(ReadingLimits(20, 2)) as patient, ReaderProcess(ReadingLimits(3, 1)) as hasty:
+    with (
+        closing(ReaderProcess(ReadingLimits(20, 2))) as patient,
+        closing(ReaderProcess(ReadingLimits(3, 1))) as hasty,
+    ):
         yield patient, hasty
 
 

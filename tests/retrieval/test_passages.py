@@ -53,6 +53,13 @@ def test_rows_of_150_words_stay_whole_down_to_their_white_space():
     assert cut(" \n", is_row=True) == []
 
 
+@pytest.mark.parametrize("gap", [" " * 100_000, "x" * 100_000])
+def test_no_white_space_and_no_long_word_makes_a_long_passage(gap):
+    for is_row in (False, True):
+        passages = cut(f"{numbered(12)} {gap} {numbered(12)}", is_row=is_row)
+        assert all(len(each.text) <= 200 * len(PIECE.findall(each.text)) for each in passages)
+
+
 def test_markup_stays_verbatim():
     text = "<p>A &amp; **b** [c](d)\r\n\t<|im_end|> {{x}} </s>\u200b"
     (passage,) = cut(text)

@@ -1,4 +1,4 @@
-"""Files that exhaust time or memory, or end the process that reads them: each is skipped, the others read."""
+"""The process that reads files: a file that ends it or takes too long is skipped, and the others are read."""
 
 import os
 import signal
@@ -6,23 +6,29 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.retrieval.hostile import nested_forms
 
 from askance.core.errors import ParameterError
 from askance.core.notes import noted
 from askance.retrieval.index import reader_process
-from askance.retrieval.index.documents import Document, read_documents
-from askance.retrieval.index.formats import UnreadableFile
+from askance.retrieval.index.documents import read_documents
+from askance.retrieval.index.formats import DocumentRow, UnreadableFile
 from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 
-SECONDS = ReadingLimits(seconds=3)
+WORDS = ["quokka words"]
+TOO_LONG = "takes longer than 1 seconds to read (--file-seconds)"
+TOO_LARGE = "needs more memory than reading one file may take (--file-memory)"
 
 
-def rows(reader, path):
-    return [row.text for row in reader.read(path)]
+def outcome(rows):
+    """Return the texts of the rows of a file, or the reason why it can't be read."""
+    try:
+        return [row.text for row in rows]
+    except UnreadableFile as error:
+        return str(error)
 
 
 def is_running(pid):
@@ -32,6 +38,12 @@ def is_running(pid):
         return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.fixture
+def reader():
+    with closing(ReaderProcess(ReadingLimits(seconds=1))) as reader:
+        yield reader
 
 
 @pytest.fixture
@@ -49,81 +61,68 @@ def slow(tmp_path):
     return path
 
 
-def test_a_file_without_end_is_given_up_and_the_next_one_is_read(good, slow):
-    with ReaderProcess(ReadingLimits(seconds=1)) as reader:
-        assert rows(reader, good) == ["quokka words"]
-        with pytest.raises(UnreadableFile, match=r"takes longer than 1 seconds to read \(--file-seconds\)"):
-            rows(reader, slow)
-        assert rows(reader, good) == ["quokka words"]
+def test_files_that_are_read_ahead_keep_their_reasons(reader, tmp_path, good, slow):
+    """Rows of two files wait in the pipe, the third file ends the process, and new ones read the others."""
+    named = [reader.read(path) for path in (good, good, slow, tmp_path / "missing.txt", good, slow, good)]
+    missing = "can't be read: No such file or directory"
+    assert [outcome(rows) for rows in named] == [WORDS, WORDS, TOO_LONG, missing, WORDS, TOO_LONG, WORDS]
 
 
-def test_a_file_that_exhausts_the_memory_is_named_with_the_limit(tmp_path, good):
-    if sys.platform != "linux":
-        pytest.skip("only Linux limits the memory of a process")
-    path = tmp_path / "form.pdf"
-    path.write_bytes(nested_forms())
-    with ReaderProcess(ReadingLimits(seconds=60, memory=0.6)) as reader:
-        with pytest.raises(UnreadableFile, match=r"needs more memory than the 0\.6 GB .*--file-memory"):
-            rows(reader, path)
-        assert rows(reader, good) == ["quokka words"]
+def test_a_pause_of_whoever_takes_the_rows_counts_for_no_file(tmp_path):
+    for number in range(20):
+        (tmp_path / f"{number:02}.txt").write_text(f"{number} " * 100_000)
+    documents = read_documents([tmp_path], limits=ReadingLimits(seconds=1))
+    first = next(documents)
+    (tmp_path / "19.txt").unlink()  # files are read ahead, but not so many
+    time.sleep(1.2)
+    *others, last = documents
+    assert [first.id, *(each.id for each in others)] == [f"{number:02}.txt" for number in range(19)]
+    assert last.reason == "can't be read: No such file or directory"
 
 
-def test_a_process_that_is_killed_from_outside(good, slow):
-    with ReaderProcess(SECONDS) as reader:
-        assert rows(reader, good) == ["quokka words"]
-        threading.Timer(0.5, reader._process.kill).start()
-        with pytest.raises(UnreadableFile, match=r"ended the process that read it \(SIGKILL\)"):
-            rows(reader, slow)
-        assert rows(reader, good) == ["quokka words"]
-
-
-def test_a_process_that_is_killed_between_two_files(good):
-    with ReaderProcess(SECONDS) as reader:
-        assert rows(reader, good) == ["quokka words"]
-        reader._process.kill()
-        reader._process.wait()
-        with pytest.raises(UnreadableFile, match="SIGKILL"):
-            rows(reader, good)
-        assert rows(reader, good) == ["quokka words"]
+def test_a_process_that_is_killed_while_it_reads(reader, good, slow):
+    assert outcome(reader.read(good)) == WORDS
+    threading.Timer(0.3, reader._process.kill).start()
+    assert outcome(reader.read(slow)).startswith("ended the process that read it (SIGKILL), perhaps")
+    assert outcome(reader.read(good)) == WORDS
+    reader._process.kill()
+    reader._process.wait()
+    assert outcome(reader.read(good)) == WORDS, "the process ended between two files"
 
 
 @pytest.mark.parametrize("executable", ["/nowhere/python", "", "/bin/false"])
-def test_where_no_process_can_start_files_are_read_without_limits_which_a_note_says(
-    good, monkeypatch, executable
-):
+def test_where_no_process_can_start_a_note_says_so(reader, good, monkeypatch, executable):
     monkeypatch.setattr(sys, "executable", executable)
     notes = []
-    with noted(lambda name, text: notes.append(text)), ReaderProcess(SECONDS) as reader:
-        assert rows(reader, good) == ["quokka words"]
-        assert rows(reader, good) == ["quokka words"]
+    with noted(lambda name, text: notes.append(text)):
+        assert [outcome(rows) for rows in (reader.read(good), reader.read(good))] == [WORDS, WORDS]
     (told,) = notes
     assert told.startswith("files are read without limits, since no process can be started for it: ")
 
 
-def test_whatever_a_reader_raises_is_a_reason(good, monkeypatch):
+@pytest.mark.parametrize(
+    ("then", "line", "right"),
+    [
+        (ZeroDivisionError("no luck"), 0, "can't be read (ZeroDivisionError: no luck)"),
+        (ParameterError("no extra"), 0, "no extra"),
+        (MemoryError(), 0, TOO_LARGE),
+        (["changed once"], 0, ["changed once"]),
+        (["new!!", "newer!", "newest"], 0, "it changes while it is read; index it again when it is complete"),
+        (["x" * 2_000_000, "x"], 1, "it changed while it was read; index it again"),
+    ],
+)
+def test_errors_and_changes_while_a_file_is_read(reader, good, monkeypatch, then, line, right):
+    def read_file(path):
+        yield DocumentRow("", path.read_text(), line=line)
+        if isinstance(then, Exception):
+            raise then
+        if then:
+            path.write_text(then.pop(0))
+
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-
-    def broken(path):
-        raise ZeroDivisionError("no luck")
-        yield
-
-    monkeypatch.setattr(reader_process, "read_file", broken)
-    with (
-        noted(lambda name, text: None),
-        ReaderProcess() as reader,
-        pytest.raises(UnreadableFile, match=r"can't be read \(ZeroDivisionError: no luck\)"),
-    ):
-        rows(reader, good)
-
-
-def test_rows_arrive_while_the_rest_is_read(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f'{{"text": "row {number} {"x" * 500}"}}\n' for number in range(3_000)))
-    with ReaderProcess(SECONDS) as reader:
-        found = reader.read(path)
-        assert next(found).text.startswith("row 0 ")
-        found.close()
-        assert len(rows(reader, path)) == 3_000
+    monkeypatch.setattr(reader_process, "read_file", read_file)
+    with noted(lambda name, text: None):
+        assert outcome(reader.read(good)) == right
 
 
 def test_the_process_ends_with_its_parent_whatever_it_reads(slow):
@@ -142,14 +141,6 @@ def test_the_process_ends_with_its_parent_whatever_it_reads(slow):
             return
         time.sleep(0.05)
     pytest.fail("the process goes on")
-
-
-def test_a_folder_with_one_hostile_file_is_read(tmp_path, good):
-    (tmp_path / "form.pdf").write_bytes(nested_forms())
-    limits = ReadingLimits(seconds=2, memory=0.6)
-    first, second = read_documents([tmp_path], limits=limits)
-    assert (first.source, second.text) == (str(tmp_path / "form.pdf"), "quokka words")
-    assert not isinstance(first, Document)
 
 
 @pytest.mark.parametrize("given", [{"seconds": 0}, {"seconds": float("nan")}, {"memory": 0.1}])

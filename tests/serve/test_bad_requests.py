@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -131,15 +132,17 @@ def test_what_is_no_json_by_its_type_is_refused(served):
         assert response.status_code == 415
 
 
-def test_a_body_that_never_ends_is_given_up(sample_index):
-    with serving(sample_index, limits=Limits(body_seconds=0.05)) as server:
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/documents"])
+def test_bodies_that_never_end_are_given_up(sample_index, path):
+    with serving(sample_index, limits=Limits(body_seconds=0.05)) as server, ExitStack() as stack:
         host, port = server.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connections = [socket.create_connection((host, int(port)), timeout=60) for _ in range(6)]
+        for connection in map(stack.enter_context, connections):
             connection.sendall(
-                f"POST /v1/search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+                f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
                 "Content-Length: 100\r\n\r\n{".encode()
             )
-            assert connection.recv(100).startswith(b"HTTP/1.1 408")
+        assert all(each.recv(100).startswith(b"HTTP/1.1 408") for each in connections)
 
 
 @pytest.mark.parametrize(

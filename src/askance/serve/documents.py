@@ -63,8 +63,7 @@ ONE, SEVERAL = "one document", "several documents"
 
 
 def _form(body: Any) -> str:
-    is_several = isinstance(body, GivenDocuments) or (isinstance(body, dict) and "documents" in body)
-    return SEVERAL if is_several else ONE
+    return SEVERAL if isinstance(body, dict) and "documents" in body else ONE
 
 
 Given = Annotated[

@@ -10,7 +10,8 @@ import ipaddress
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -147,6 +148,8 @@ class Guard:
         hosts: The host names that a request may name in its Host header; None accepts any name. A server on
             loopback accepts only its own names, so that a web page whose domain name was bound to 127.0.0.1
             (DNS rebinding) can't use it.
+        posts: The turns of requests that add documents. The bodies of those that wait are not read yet, so
+            they take no memory.
     """
 
     app: ASGIApp
@@ -154,6 +157,7 @@ class Guard:
     hosts: frozenset[str] | None
     limits: Limits
     metrics: Metrics
+    posts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request. Nothing else arrives: uvicorn runs without lifespan and WebSockets."""
@@ -161,8 +165,7 @@ class Guard:
         async def send_protected(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
+                headers.update(_HEADERS)
                 headers.setdefault("Cache-Control", "no-store")
                 route = getattr(scope.get("route"), "path", "")
                 method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -174,7 +177,9 @@ class Guard:
         except ApiError as error:
             await error.response(scope, receive, send_protected)
             return
-        await self.app(scope, self._limited(scope, receive), send_protected)
+        has_documents = scope["method"] == "POST" and scope["path"].startswith(_DOCUMENTS)
+        async with self.posts if has_documents else nullcontext():
+            await self.app(scope, self._limited(scope, receive), send_protected)
 
     def _check(self, scope: Scope) -> None:
         headers = HTTPConnection(scope).headers
@@ -189,7 +194,8 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and _netloc(origin) != host:
             raise ApiError(403, f"a page of {origin[:200]!r} may not use this server.", code="wrong_origin")
-        if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "POST" and content_type != "application/json":
             raise ApiError(415, "send JSON, with the header Content-Type: application/json.", code="not_json")
         scope[OWNER] = self._owner(HTTPConnection(scope), scope["path"])
         length = headers.get("content-length", "0")
@@ -212,16 +218,15 @@ class Guard:
         return owner
 
     def _check_size(self, scope: Scope, num_bytes: float) -> None:
-        has_documents = scope["path"].startswith(_DOCUMENTS)
-        most = self.limits.document_bytes if has_documents else self.limits.request_bytes
+        takes_documents = scope["path"].startswith(_DOCUMENTS)
+        most = self.limits.document_bytes if takes_documents else self.limits.request_bytes
         if num_bytes > most:
             raise ApiError(413, f"the request is larger than {most:,} bytes: send less.", code="too_large")
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that refuses a body that is too large, or that takes too long to arrive."""
         num_bytes, is_complete = 0, False
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + self.limits.body_seconds
+        ends = asyncio.get_running_loop().time() + self.limits.body_seconds
 
         async def limited() -> Message:
             nonlocal num_bytes, is_complete
@@ -253,7 +258,3 @@ def _netloc(origin: str) -> str | None:
         return urlsplit(origin).netloc
     except ValueError:
         return None
-
-
-def _is_json(content_type: str) -> bool:
-    return content_type.partition(";")[0].strip().lower() == "application/json"

@@ -50,12 +50,12 @@ MARKS = JOINERS + _ranges(
 """Combining marks, such as the vowel signs of Hindi and Arabic, which `\\w` leaves out, and `JOINERS`."""
 
 PIECE = re.compile(
-    rf"(?:[{IDEOGRAPHS}]{{1,2}}|[{SOUTHEAST_ASIAN}]{{1,4}})[^\s\w“‘「『（《〈【]*|[^\s{NOT_SPACED}]+"
+    rf"(?:[{IDEOGRAPHS}]{{1,2}}|[{SOUTHEAST_ASIAN}]{{1,4}})[^\s\w“‘「『（《〈【]{{0,196}}|[^\s{NOT_SPACED}]{{1,200}}"
 )
 """A piece of text of about the length of a word, with the punctuation beside it.
 
-The piece is a run of characters other than white space. In scripts without spaces, it has at most two
-characters (Han, Kana) or four (Thai, Lao, Burmese, Khmer), and the punctuation that follows them.
+The piece is a run of at most 200 characters other than white space. In scripts without spaces, it has at most
+two characters (Han, Kana) or four (Thai, Lao, Burmese, Khmer), and the punctuation that follows them.
 """
 _ONE_CHARACTER = re.compile(f"[{IDEOGRAPHS}]")
 

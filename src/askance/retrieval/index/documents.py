@@ -13,9 +13,12 @@ changes while it is read is read again. Files are read in a process of their own
 
 import os
 import unicodedata
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 from askance.core.errors import DocumentError
@@ -35,10 +38,8 @@ from askance.sample import CORPUS, SAMPLE
 
 HIDDEN = "hidden"
 _MAX_TITLE_CHARACTERS = 1_000
-_NUM_TRIES = 3
-"""How often a file is read that changes while it is read."""
-_MAX_KEPT_CHARACTERS = 1_000_000
-"""The text of a file of rows that is kept until it is known that the file did not change."""
+_FILES_AHEAD = 8
+"""How many files are named to the process that reads them before the rows of the first are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +123,19 @@ def read_documents(
         limits: What reading one file may take. A file that takes more is skipped.
 
     Raises:
-        DocumentError: A path does not exist; raised on the call.
+        DocumentError: A path does not exist, or can't be reached; raised on the call.
     """
-    found = [spelled(path) for path in paths]
-    for path in found:
-        if not path.exists():
+    found = list[Path]()
+    for path in paths:
+        try:
+            found.append(spelled(path))
+            if not found[-1].exists():
+                raise FileNotFoundError
+        except OSError as error:
+            reason = f" ({error.strerror})" if error.strerror else ""
             raise DocumentError(
-                f"there is no file or folder {_printable(path)}: check the spelling of the path."
-            )
+                f"there is no file or folder {_printable(path)}{reason}: check the spelling of the path."
+            ) from error
     return _read_all(found, leave_out, follow_links, limits)
 
 
@@ -141,24 +147,43 @@ def spelled(path: Path) -> Path:
 
 def absolute_path(path: Path) -> str:
     """Return the unique absolute path of a file or folder. A link to a file is not resolved."""
-    return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
+    with suppress(OSError):  # nobody may look into its folder
+        if path.is_dir():
+            return str(path.resolve())
+    return str(path.parent.resolve() / path.name)
 
 
 def _read_all(
     paths: Sequence[Path], leave_out: Path | None, follow_links: bool, limits: ReadingLimits
 ) -> Generator[Document | SkippedSource]:
+    with closing(ReaderProcess(limits)) as reader:
+        files = _files(paths, leave_out, follow_links, reader)
+        ahead = deque(islice(files, _FILES_AHEAD))
+        while ahead:
+            yield from ahead.popleft()
+            ahead.extend(islice(files, 1))
+
+
+def _files(
+    paths: Sequence[Path], leave_out: Path | None, follow_links: bool, reader: ReaderProcess
+) -> Iterator[Iterable[Document | SkippedSource]]:
+    """Yield what becomes of each file, which is named to the process that reads it."""
     paths_seen = set[str]()
-    with ReaderProcess(limits) as reader:
-        for given in paths:
-            for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
-                if path != given and path.name.startswith("."):
-                    yield SkippedSource(_printable(path), HIDDEN)
-                elif not follow_links and path != given and _leads_out(path, given):
-                    # The path is empty, so that this build removes what an earlier one read through the link.
-                    yield SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")
-                elif (real_path := absolute_path(path)) not in paths_seen:
-                    paths_seen.add(real_path)
-                    yield from _read_file(path, id, real_path, reader)
+    for given in paths:
+        for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
+            if path != given and path.name.startswith("."):
+                yield [SkippedSource(_printable(path), HIDDEN)]
+            elif not follow_links and path != given and _leads_out(path, given):
+                # The path is empty, so that this build removes what an earlier one read through the link.
+                yield [SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")]
+            elif (real_path := absolute_path(path)) not in paths_seen:
+                paths_seen.add(real_path)
+                source = SAMPLE if path == CORPUS else _printable(path)
+                if problem := _problem(path):
+                    yield [SkippedSource(source, problem, real_path)]
+                else:
+                    rows = read_file(path) if path == CORPUS else reader.read(path)
+                    yield _documents(rows, path, id, source, real_path)
 
 
 def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) -> Iterator[tuple[Path, str]]:
@@ -166,15 +191,13 @@ def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) ->
 
     A folder that can't be listed and a hidden folder are yielded like files.
     """
-    is_hidden = path.name.startswith(".") and not is_given
-    if is_hidden or not path.is_dir() or (path.is_symlink() and not is_given):
+    entries: Sequence[Path] | None = None
+    with suppress(OSError):  # `_problem` reports why
+        if is_given or not (path.name.startswith(".") or path.is_symlink()):
+            entries = sorted(path.iterdir()) if path.is_dir() else None
+    if entries is None:
         yield path, id
     elif leave_out is None or path.resolve() != leave_out.resolve():
-        try:
-            entries = sorted(path.iterdir())
-        except OSError:
-            yield path, id
-            return
         for entry in entries:
             inner = f"{id}/{entry.name}" if id else entry.name
             yield from _walk(entry, inner, leave_out, is_given=False)
@@ -188,15 +211,12 @@ def _leads_out(path: Path, folder: Path) -> bool:
         return False  # `_problem` reports why
 
 
-def _read_file(
-    path: Path, id: str, real_path: str, reader: ReaderProcess
+def _documents(
+    rows: Rows, path: Path, id: str, source: str, real_path: str
 ) -> Iterator[Document | SkippedSource]:
-    source = SAMPLE if path == CORPUS else _printable(path)
+    has_text = False
     try:
-        if problem := _problem(path):
-            raise UnreadableFile(problem)
-        has_text = False
-        for row in _unchanged_rows(path, reader):
+        for row in rows:
             if isinstance(row, UnreadPart):
                 yield SkippedSource(f"{source}, {row.name}", row.reason)
             elif row.text.strip():
@@ -231,60 +251,22 @@ def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str
     )
 
 
-def _unchanged_rows(path: Path, reader: ReaderProcess) -> Rows:
-    """Yield the rows of a file, all from one state of the file.
-
-    Raises:
-        UnreadableFile: The file changes whenever it is read, or it has so many rows that the first ones were
-            passed on before it changed.
-    """
-    for _ in range(_NUM_TRIES):
-        before, problem = _state(path), None
-        kept, num_characters, is_passed_on = list[DocumentRow | UnreadPart](), 0, False
-        try:
-            for row in read_file(path) if path == CORPUS else reader.read(path):
-                kept.append(row)
-                num_characters += len(row.text) if isinstance(row, DocumentRow) and row.line else 0
-                if num_characters > _MAX_KEPT_CHARACTERS:
-                    is_passed_on = True
-                    yield from kept
-                    kept, num_characters = [], 0
-        except UnreadableFile as error:
-            problem = error
-        has_changed = _state(path) != before
-        if has_changed and not is_passed_on:
-            continue
-        yield from kept
-        if problem is not None:
-            raise problem
-        if has_changed:
-            raise UnreadableFile("it changed while it was read; index it again")
-        return
-    raise UnreadableFile("it changes while it is read; index it again when it is complete")
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
 def _problem(path: Path) -> str:
-    """Return why a file can't be indexed, or an empty string if its content decides.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Return why a file can't be indexed, or an empty string if its content decides."""
     if _printable(path) != str(path):
         return "its name is not UTF-8"
-    if path.is_dir():
-        if not path.is_symlink():
-            next(path.iterdir(), None)  # raises an error if the folder can't be listed
-        return "a link to a folder, which is not followed"
-    if extension(path) not in READERS:
-        return f"unknown kind of file ({extension(path) or 'no extension'})"
-    if path.exists() and not path.is_file():
-        return "not a regular file"
-    return "empty (0 bytes)" if path.stat().st_size == 0 else ""
+    try:
+        if path.is_dir():
+            if not path.is_symlink():
+                next(path.iterdir(), None)  # raises an error if the folder can't be listed
+            return "a link to a folder, which is not followed"
+        if extension(path) not in READERS:
+            return f"unknown kind of file ({extension(path) or 'no extension'})"
+        if path.exists() and not path.is_file():
+            return "not a regular file"
+        return "empty (0 bytes)" if path.stat().st_size == 0 else ""
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
 
 
 def _printable(path: Path) -> str:

@@ -1,9 +1,11 @@
 """Split documents into passages of about 100 words, or as many as asked for."""
 
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from askance.core.errors import ParameterError
 from askance.core.types import Passage
@@ -14,12 +16,13 @@ from askance.text.words import PIECE
 MIN_WORDS, MAX_WORDS = 20, 10_000
 MIN_LAST_WORDS = 10
 MAX_WORD_CHARACTERS = 200
-"""The length of a word, at most, so that the number of words bounds the length of a passage."""
+"""The length of a word (`text.words.PIECE`), and of white space in a passage that has more than so many
+characters for each word, at most. So the number of words bounds the length of a passage."""
 _SENTENCE_END = re.compile(r"[.!?…。！？؟][\"'”’»)\]]*(?=\s)|[。！？]|\S(?=[^\S\n]*\n[^\S\n]*\n)")
 """The end of a sentence, or of a paragraph before a blank line."""
 _LINE_END = re.compile(r"\S(?=[^\S\n]*\n)")
 _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
-_Span = tuple[int, int]
+_Positions = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,9 @@ def cut_passages(document: Document, chunking: Chunking = Chunking()) -> Iterato
     as many words again, such as a row of the DPR Wikipedia dump, is already a passage. It stays whole,
     including its white space.
 
+    A passage of more than 200 characters for each of its words is cut at white space of more than 200
+    characters.
+
     The only passage of a document has the id of the document. Several passages have the ids "ID#1", "ID#2"
     and so on. If the id of a document itself ends in "#" and a number, even its only passage gets "ID#1", so
     that no two passages share an id.
@@ -93,62 +99,72 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
 def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, Mark]]:
     """Yield the start, the end, and the page and section of each passage."""
     text = document.text
-    words = [match.span() for match in PIECE.finditer(text)]
-    if any(end - start > MAX_WORD_CHARACTERS for start, end in words):
-        words = [piece for start, end in words for piece in _cut_word(start, end)]
-    if not words:
+    starts, ends = _words(text)
+    if not starts:
         return
     row_mark = document.marks[0] if document.marks else Mark(0)
-    if document.is_row and 2 * len(words) <= 3 * chunking.words:
+    is_short = 2 * len(starts) <= 3 * chunking.words and len(text) <= MAX_WORD_CHARACTERS * len(starts)
+    if document.is_row and is_short:
         yield 0, len(text), row_mark
         return
-    sections = [(0, len(words), row_mark)] if document.is_row else _sections(words, document.marks)
+    sections = [(0, len(starts), row_mark)] if document.is_row else _sections(starts, document.marks)
     for first, after, mark in sections:
         while after - first >= chunking.words + MIN_LAST_WORDS:
             end = first + chunking.words
             if not document.is_row:
-                end = _last_end(text, words, first + chunking.words // 2, end)
-            yield words[first][0], words[end - 1][1], mark
+                end = _last_end(text, starts, first + chunking.words // 2, end)
+            yield from _parts(starts, ends, first, end, mark)
             first = end - chunking.overlap
-        yield words[first][0], words[after - 1][1], mark
+        yield from _parts(starts, ends, first, after, mark)
 
 
-def _cut_word(start: int, end: int) -> Iterator[_Span]:
-    """Yield the span of a word or, of a run of characters longer than any word, the spans of its pieces."""
-    for begin in range(start, end, MAX_WORD_CHARACTERS):
-        yield begin, min(begin + MAX_WORD_CHARACTERS, end)
+def _words(text: str) -> tuple[_Positions, _Positions]:
+    """Return the starts and the ends of the words, as arrays, since there may be millions of them."""
+    spans = array("q", chain.from_iterable(match.span() for match in PIECE.finditer(text)))
+    return spans[::2], spans[1::2]
 
 
-def _sections(words: Sequence[_Span], marks: Sequence[Mark]) -> Iterator[tuple[int, int, Mark]]:
+def _parts(
+    starts: _Positions, ends: _Positions, first: int, after: int, mark: Mark
+) -> Iterator[tuple[int, int, Mark]]:
+    """Yield the passage of the words from `first` or, of one with much white space, the parts between it."""
+    if ends[after - 1] - starts[first] > MAX_WORD_CHARACTERS * (after - first):
+        for number in range(first + 1, after):
+            if starts[number] - ends[number - 1] > MAX_WORD_CHARACTERS:
+                yield starts[first], ends[number - 1], mark
+                first = number
+    yield starts[first], ends[after - 1], mark
+
+
+def _sections(starts: _Positions, marks: Sequence[Mark]) -> Iterator[tuple[int, int, Mark]]:
     """Yield the first word, the word after the last, and the mark of each page and section.
 
     One of fewer than 10 words is joined to the next, with the mark of the next, and the last to the one
     before it.
     """
-    starts = [start for start, _ in words]
     sections: list[tuple[int, Mark]] = []
     for mark in (Mark(0), *marks):
         first = bisect_left(starts, mark.start)
-        if first == len(words):
+        if first == len(starts):
             continue
         if sections and first - sections[-1][0] < MIN_LAST_WORDS:
             sections[-1] = sections[-1][0], mark
         else:
             sections.append((first, mark))
-    if len(sections) > 1 and len(words) - sections[-1][0] < MIN_LAST_WORDS:
+    if len(sections) > 1 and len(starts) - sections[-1][0] < MIN_LAST_WORDS:
         sections.pop()
-    afters = [*(first for first, _ in sections[1:]), len(words)]
+    afters = [*(first for first, _ in sections[1:]), len(starts)]
     for (first, mark), after in zip(sections, afters, strict=True):
         yield first, after, mark
 
 
-def _last_end(text: str, words: Sequence[_Span], first: int, last: int) -> int:
+def _last_end(text: str, starts: _Positions, first: int, last: int) -> int:
     """Return the best place to end a passage: after at least `first` and at most `last` words."""
-    begin, end = words[first - 1][0], words[last][0]
+    begin, end = starts[first - 1], starts[last]
     for pattern in (_SENTENCE_END, _LINE_END):
         found = 0
         for match in pattern.finditer(text, begin, end):
             found = match.end()
         if found:
-            return bisect_left(words, (found, 0))
+            return bisect_left(starts, found)
     return last

@@ -3,35 +3,39 @@
 A file may be made to exhaust the memory, to take hours, or to end the process that reads it. Here such a file
 is an `UnreadableFile` with the reason, and the next file is read in a new process. The process is no sandbox
 for programs: it bounds what reading costs.
+
+The process reads ahead: it reads the next files while the rows of the ones before are indexed, until the pipe
+is full. A file that changes while it is read is read again.
 """
 
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from queue import Queue
+from subprocess import DEVNULL, PIPE, Popen
 from threading import Thread, Timer
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self
 
 from askance.core.errors import InputError, ParameterError
 from askance.core.notes import note
 from askance.retrieval.index.formats import DocumentRow, Rows, UnreadableFile, UnreadPart, read_file
 from askance.retrieval.index.formats.content import whole
 
-_BATCH_CHARACTERS = 100_000
+_BATCH_CHARACTERS = 1_000_000
+"""The text of a file of rows that is kept until it is known that the file did not change."""
 _ROW_CHARACTERS = 200
 """What a row counts for without its text."""
-_BATCH_SECONDS = 0.5
-_GB = 1 << 30
-_MEMORY = "needs more memory than the {:g} GB that reading one file may take (--file-memory)"
+_NUM_TRIES = 3
+"""How often a file is read that changes while it is read."""
+_MEMORY = "needs more memory than reading one file may take (--file-memory)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ class ReadingLimits:
     """The limits of reading one file.
 
     Attributes:
-        seconds: The time without any result. A file of rows has results all along, so it may take longer.
+        seconds: The time without any result. A file of rows has a result for each million characters, so it
+            may take longer.
         memory: The address space of the process in GB, where the system can limit it (not on macOS and
             Windows).
 
@@ -56,6 +61,10 @@ class ReadingLimits:
                 raise ParameterError(f"--file-{name} {value:g}: give a number from {least} to 1,000,000.")
 
 
+_Reply = list[DocumentRow | UnreadPart] | str
+"""Rows of a file or, at its end, the reason why it can't be read; empty if it was read."""
+
+
 class ReaderProcess:
     """Reads files in a process of its own, which starts with the first file and again after its end.
 
@@ -64,69 +73,70 @@ class ReaderProcess:
 
     def __init__(self, limits: ReadingLimits = ReadingLimits()) -> None:
         self._limits = limits
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Popen[bytes] | None = None
         self._can_start = True
+        self._named = deque[Path]()
         self._folder = tempfile.TemporaryDirectory(prefix="askance-reading-", ignore_cleanup_errors=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the process, and remove its temporary files."""
         self._end()
+        self._named.clear()
         self._folder.cleanup()
 
     def read(self, path: Path) -> Rows:
-        """Yield the rows of a file (see `formats.read_file`).
+        """Name a file to the process, and return the rows of the file (see `formats.read_file`).
 
-        Raises:
-            UnreadableFile: The file can't be read, or not within the limits.
+        Several files may be named before the rows of the first are taken, but rows have to be taken file by
+        file, in this order. Taking them raises UnreadableFile if the file can't be read within the limits.
         """
+        self._named.append(path)
+        if self._process is not None and len(self._named) == 1 and self._process.poll() is not None:
+            self._end()  # it ended while there was nothing to read, so no file is the reason
+        self._send(path)
+        return self._rows(path)
+
+    def _rows(self, path: Path) -> Rows:
+        assert path is self._named[0], f"the rows of {self._named[0]} were not taken"
         if self._can_start and self._process is None:
             self._start()
-        if self._process is None:
-            yield from _rows_or_reason(path)
-            return
-        is_read = False
+        receive = self._receive if self._process is not None else _replies(path).__next__
+        reply: _Reply = []
         try:
-            self._send(str(path.absolute()))
-            while not isinstance(reply := self._receive(), str):
+            while not isinstance(reply := receive(), str):
                 yield from reply
-            is_read = True
         finally:
-            if not is_read:
+            self._named.popleft()
+            if not isinstance(reply, str):
                 self._end()
         if reply:
             raise UnreadableFile(reply)
 
     def _start(self) -> None:
-        limit = int(self._limits.memory * _GB)
+        limit = int(self._limits.memory * (1 << 30))
         code = f"import sys; sys.path = {sys.path!r}; from {__name__} import serve; serve({limit})"
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        folders = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder.name)
-        reason = "it ended at once"
+        env = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder.name)}
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", code], env={**os.environ, **folders}, **pipes
+            self._process = Popen(
+                [sys.executable, "-c", code], env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
             )
-            if self._receive() == "":
-                return
+            self._receive()
         except (OSError, ValueError, UnreadableFile) as error:
-            reason = str(error)
-        self._end()
-        self._can_start = False
-        note("reader", f"files are read without limits, since no process can be started for it: {reason}.")
+            self._end()
+            self._can_start = False
+            note("reader", f"files are read without limits, since no process can be started for it: {error}.")
+        for path in self._named:
+            self._send(path)
 
-    def _send(self, path: str) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        with suppress(OSError):  # a process that has ended is noticed when nothing can be received
-            pickle.dump(path, self._process.stdin)
-            self._process.stdin.flush()
+    def _send(self, path: Path) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            with suppress(OSError):  # a process that has ended is noticed when nothing can be received
+                pickle.dump(path.absolute(), self._process.stdin)
+                self._process.stdin.flush()
 
-    def _receive(self) -> list[DocumentRow | UnreadPart] | str:
-        """Return the next rows or, at the end of a file, the reason why it can't be read, or an empty string.
+    def _receive(self) -> _Reply:
+        """Return the next reply of the process.
 
         Raises:
             UnreadableFile: The process has ended, or takes too long.
@@ -138,7 +148,7 @@ class ReaderProcess:
         started = monotonic()
         watch.start()
         try:
-            reply: list[DocumentRow | UnreadPart] | str = pickle.load(process.stdout)
+            reply: _Reply = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise UnreadableFile(self._reason_of_end(monotonic() - started)) from error
         finally:
@@ -153,8 +163,7 @@ class ReaderProcess:
         assert self._process is not None
         code = self._process.wait()
         by = signal.Signals(-code).name if -code in {*signal.Signals} else f"exit code {code}"
-        memory = _MEMORY.format(self._limits.memory)
-        return f"ended the process that read it ({by}), perhaps because it {memory}"
+        return f"ended the process that read it ({by}), perhaps because it {_MEMORY}"
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -171,33 +180,17 @@ def serve(num_bytes: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (num_bytes, num_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with (
-        os.fdopen(os.dup(1), "wb") as replies,
-        Path(os.devnull).open("wb") as nowhere,
-        suppress(OSError),
-    ):
-        os.dup2(nowhere.fileno(), 1)  # whatever a library prints is no reply
-
-        def reply(given: list[DocumentRow | UnreadPart] | str) -> None:
-            pickle.dump(given, replies, pickle.HIGHEST_PROTOCOL)
+    with os.fdopen(os.dup(1), "wb") as replies, suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever a library prints is no reply
+        paths = Queue[Path]()
+        Thread(target=_take, args=(paths,), daemon=True).start()
+        files = map(_replies, iter(paths.get, None))
+        for reply in chain([""], chain.from_iterable(files)):  # the first one says that the process runs
+            pickle.dump(reply, replies, pickle.HIGHEST_PROTOCOL)
             replies.flush()
 
-        paths = Queue[str]()
-        Thread(target=_take, args=(paths,), daemon=True).start()
-        reply("")
-        while True:
-            path, reason = paths.get(), ""
-            try:
-                for batch in _batches(_rows_or_reason(Path(path))):
-                    reply(batch)
-            except UnreadableFile as error:
-                reason = str(error)
-            except MemoryError:
-                reason = _MEMORY.format(num_bytes / _GB)
-            reply(reason)
 
-
-def _take(paths: Queue[str]) -> None:
+def _take(paths: Queue[Path]) -> None:
     """Queue the paths that the parent process names, and end with it, even while a file is read."""
     with suppress(EOFError, OSError):
         while True:
@@ -205,29 +198,44 @@ def _take(paths: Queue[str]) -> None:
     os._exit(0)
 
 
-def _rows_or_reason(path: Path) -> Rows:
-    """Yield the rows of a file of whole characters, and turn what a reader raises into `UnreadableFile`."""
-    try:
-        for row in read_file(path):
-            yield whole(row) if isinstance(row, DocumentRow) else row
-    except (UnreadableFile, MemoryError):
-        raise
-    except OSError as error:
-        raise UnreadableFile(f"can't be read: {error.strerror or error}") from error
-    except InputError as error:
-        raise UnreadableFile(str(error)) from error
-    except Exception as error:
-        raise UnreadableFile(f"can't be read ({type(error).__name__}: {error})") from error
+def _replies(path: Path) -> Iterator[_Reply]:
+    """Yield the rows of a file in lists of some length, and then why it can't be read, or an empty string.
 
-
-def _batches(rows: Rows) -> Iterator[list[DocumentRow | UnreadPart]]:
-    """Yield the rows in lists of some length, none of which is held back for long."""
-    batch, num_characters, started = list[DocumentRow | UnreadPart](), 0, monotonic()
-    for row in rows:
-        batch.append(row)
-        num_characters += _ROW_CHARACTERS + (len(row.text) if isinstance(row, DocumentRow) else 0)
-        if num_characters > _BATCH_CHARACTERS or monotonic() - started > _BATCH_SECONDS:
+    An error of a reader is a reason. The rows are of one state of the file: one that changes is read
+    again, unless its first rows were passed on.
+    """
+    for _ in range(_NUM_TRIES):
+        before, reason = _state(path), ""
+        batch, num_characters, is_passed_on = list[DocumentRow | UnreadPart](), 0, False
+        try:
+            for row in read_file(path):
+                if isinstance(row, DocumentRow):
+                    row = whole(row)
+                    num_characters += _ROW_CHARACTERS + len(row.text) if row.line else 0
+                batch.append(row)
+                if num_characters > _BATCH_CHARACTERS:
+                    yield batch
+                    batch, num_characters, is_passed_on = [], 0, True
+        except (UnreadableFile, InputError) as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"can't be read: {error.strerror or error}"
+        except MemoryError:
+            reason = _MEMORY
+        except Exception as error:
+            reason = f"can't be read ({type(error).__name__}: {error})"
+        has_changed = _state(path) != before
+        if is_passed_on or not has_changed:
             yield batch
-            batch, num_characters, started = [], 0, monotonic()
-    if batch:
-        yield batch
+            yield "it changed while it was read; index it again" if has_changed else reason
+            return
+    yield "it changes while it is read; index it again when it is complete"
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes with the content of a file, or None if the file does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
