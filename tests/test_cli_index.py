@@ -47,6 +47,7 @@ def test_the_index_knows_its_encoder(run, documents, index):
 
 def test_searching_by_meaning(run, documents, tmp_path):
     """With the encoder that travels in a package: no word of the query is in the passage."""
+    pytest.importorskip("torch")
     index = tmp_path / "index"
     assert run("index", documents, "--out", index, "--encoder", "bundled")[0] == 0
     assert (read_manifest(index).encoder.name, read_manifest(index).encoder.dimensions) == ("bundled", 384)
@@ -112,6 +113,7 @@ def test_an_index_without_vectors(run, sample_index):
 
 
 def test_the_bundled_encoder_is_not_installed(run, documents, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
     monkeypatch.setattr(bundled, "_ENCODER_PACKAGE", "no_such_package")
     code, _, err = run("index", documents, "--out", tmp_path / "index", "--encoder", "bundled")
     assert code == 2
@@ -120,6 +122,7 @@ def test_the_bundled_encoder_is_not_installed(run, documents, tmp_path, monkeypa
 
 
 def test_an_encoder_that_is_not_where_it_was(run, index):
+    pytest.importorskip("torch")
     manifest = index / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"name": "scripted"', '"name": "hf:/moved/away"'))
     code, _, err = run("search", "x", "--index", index, "--retriever", "dense")

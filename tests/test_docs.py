@@ -32,7 +32,7 @@ from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.prompts import PromptTemplate
 from tests.evaluation.hand_made import record, written
-from tests.laboratory import EVERY_METHOD
+from tests.laboratory import EVERY_METHOD, usable
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -154,8 +154,8 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
-    for method, parameters in preset.entries.items():
-        assert preset.parameters(type(make_method(method)), {}) == parameters
+    for method in usable(*preset.entries):
+        assert preset.parameters(type(make_method(method)), {}) == preset.entries[method]
 
 
 def test_the_grid_of_the_documents_can_be_read(tmp_path):

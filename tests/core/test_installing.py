@@ -13,7 +13,7 @@ import pytest
 from askance.configuration.catalogue import METRICS
 from askance.core import installing
 from askance.core.errors import MissingExtra
-from askance.core.installing import ENGINE, embedded_line, install_line, pip_line
+from askance.core.installing import ENGINE, LAB, embedded_line, install_line, pip_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,6 +71,14 @@ def test_a_checkout_is_installed_with_the_extra_and_stays_editable(tmp_path, mon
     assert asked_of_pip(install_line("local")) == ["-e", ".[local]"]
     monkeypatch.chdir(tmp_path / "my work")
     assert install_line("local").endswith(" -m pip install -e './askance[local]'")
+
+
+def test_the_laboratory_is_a_folder_of_a_checkout(tmp_path, monkeypatch):
+    root = project(tmp_path / "askance")
+    monkeypatch.setattr(installing, "__file__", str(root / "src" / "askance" / "core" / "installing.py"))
+    assert install_line(LAB).endswith(" -m pip install ./lab in a checkout")
+    project(root / "lab")
+    assert asked_of_pip(install_line(LAB)) == ["-e", f"{root / 'lab'}"]
 
 
 def test_what_was_installed_from_a_folder_is_installed_from_there(tmp_path, installed):
