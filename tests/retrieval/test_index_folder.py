@@ -18,7 +18,7 @@ from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index import index_folder, lexical, reader, writer
+from askance.retrieval.index import index_folder, lexical, reader
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.index_folder import SCHEMA_VERSION
 from askance.retrieval.index.reader import open_index_reader
@@ -189,7 +189,7 @@ def test_an_error_of_the_system_is_no_damage(built, build, monkeypatch, number):
     for owner, name, work, problem in (
         (lexical.tantivy.Index, "open", lambda: open_index(built), "can't be opened"),
         (Path, "read_text", lambda: open_index_reader(built), "can't be read"),
-        (writer, "start_generation", lambda: build(RIVER), "is the disk full?"),
+        (index_folder, "start_generation", lambda: build(RIVER), "is the disk full?"),
         (lexical.LexicalWriter, "commit", lambda: build(RIVER), "is the disk full?"),
     ):
         with monkeypatch.context() as patched:
