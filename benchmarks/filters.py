@@ -22,10 +22,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.ports import Retriever, filtered_retriever
+from askance.core.ports import Retriever
 from askance.core.types import TextKind
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
+from askance.retrieval.filters import filtered_retriever
 from askance.retrieval.index.build import build_index
 
 DIMENSIONS = 384
@@ -106,8 +107,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=50_000)
     parser.add_argument("--queries", type=int, default=100)
     given = parser.parse_args()
-    generator = random.Random(2)
-    queries = [words(generator, WORDS_PER_QUERY) for _ in range(given.queries)]
+    queries = [words(random.Random(seed), WORDS_PER_QUERY) for seed in range(given.queries)]
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder), given.passages)
         print("| retriever | filter | share | unfiltered, ms | filtered, ms | ratio | first search, ms |")

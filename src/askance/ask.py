@@ -27,7 +27,6 @@ from askance.core.ports import (
     Retriever,
     RoleModel,
     Run,
-    filtered_retriever,
     language_model,
     wrap,
 )
@@ -37,6 +36,7 @@ from askance.core.types import Hit, Question, Role
 from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
+from askance.retrieval.filters import filtered_retriever
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class Engine:
             trace: The trace to record into; by default a new one. The trace is complete even if this method
                 raises. If `trace` is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
-            where: A filter of the documents to search, or its text (see `core.filters`). A filter that the
-                retriever already has applies, too. The name of the retriever in the trace contains both.
+            where: A filter of the documents to search, or its text (see `retrieval.filters`). A filter that
+                the retriever already has applies, too. The name of the retriever in the trace has both.
 
         Returns:
             The answer with its usage and trace.

@@ -3,14 +3,18 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.contracts.retriever_contract import PASSAGES
 
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
+from askance.retrieval.index.build import build_index
 
 
 def rows_file(path: Path, *rows) -> Path:
-    """Write rows, given as (id, text) pairs, to a .jsonl file."""
+    """Write rows, given as (id, text) pairs or as mappings, to a .jsonl file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows))
+    written = (row if isinstance(row, dict) else {"id": row[0], "text": row[1]} for row in rows)
+    path.write_text("".join(json.dumps(row) + "\n" for row in written))
     return path
 
 
@@ -18,6 +22,22 @@ def rows_file(path: Path, *rows) -> Path:
 def write_rows():
     """Return `rows_file`."""
     return rows_file
+
+
+@pytest.fixture
+def index(tmp_path):
+    """Return the folder that `build` makes."""
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def build(tmp_path, index):
+    """Return a function that writes rows to a file, and builds or updates the index of this file."""
+
+    def build(*rows, **options):
+        return build_index([rows_file(tmp_path / "rows.jsonl", *rows)], index, **options)
+
+    return build
 
 
 @pytest.fixture
@@ -29,6 +49,18 @@ def found():
         return {hit.passage.id: hit.passage.text for hit in hits}
 
     return search
+
+
+@pytest.fixture(scope="session")
+def contract_index(tmp_path_factory):
+    """Return an index with vectors of the passages of the contract of retrievers."""
+    folder = tmp_path_factory.mktemp("contract")
+    rows = [{"id": each.id, "title": each.title, "text": each.text} for each in PASSAGES]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        source = rows_file(folder / "rivers.jsonl", *rows).relative_to(folder)
+        build_index([source], folder / "index", encoder=ScriptedEncoder())
+    return folder / "index"
 
 
 def snapshot(folder: Path):

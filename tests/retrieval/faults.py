@@ -40,11 +40,16 @@ from askance.core.errors import BadIndex
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index import build, build_transaction, document_table, index_folder, lexical, vectors
+from askance.retrieval.index import document_table, index_folder, lexical, vectors, writer
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.reader import open_index_reader
 
-OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge"), ("e", "old mill")]
+OLD = [
+    (id, f"old {name}") for id, name in zip("abcefg", "river town bridge mill lake wood".split(), strict=True)
+]
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]
-"""The last passage is replaced after the first checkpoint, so that the second commit strikes one out."""
+"""The last passage is replaced after the first checkpoint, so that the second commit strikes one out. After
+the change, most rows of the vectors are dead, so they are compacted."""
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate", "shutil.copyfile"}
 FAULTLESS, FAULTY, ODD, STILL_OLD = 0, 3, 4, 5
 CHECKPOINT_PASSAGES = 2
@@ -84,6 +89,10 @@ class Faults:
                 if not sql.startswith("SELECT"):
                     faults.step(sqlite3.OperationalError(f"disk I/O error at {sql[:40]!r}"))
                 return super().execute(sql, *given)
+
+            def executemany(self, sql, *given):
+                faults.step(sqlite3.OperationalError(f"disk I/O error at {sql[:40]!r}"))
+                return super().executemany(sql, *given)
 
             def executescript(self, script):
                 statement = ""
@@ -148,19 +157,19 @@ class CommitFault:
 
 def killed_after_checkpoint(number: int) -> None:
     """Kill the process after `number` checkpoints."""
-    real, left = build_transaction.BuildTransaction.checkpoint, count(number - 1, -1)
+    real, left = writer.IndexWriter.checkpoint, count(number - 1, -1)
 
-    def checkpoint(self: build_transaction.BuildTransaction) -> None:
+    def checkpoint(self: writer.IndexWriter) -> None:
         real(self)
         if next(left) == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    build_transaction.BuildTransaction.checkpoint = checkpoint
+    writer.IndexWriter.checkpoint = checkpoint
 
 
 def content(index: Path) -> object:
     """Return everything that a reader of an index finds: its manifest, passages and vectors."""
-    manifest = index_folder.open_index_reader(index).manifest
+    manifest = open_index_reader(index).manifest
     hits = asyncio.run(open_index(index).search("old new river town bridge tower", 99))
     by_meaning = asyncio.run(open_dense(index, ENCODER).search("new town", 99))
     return [
@@ -203,7 +212,7 @@ class Trial:
         return json.loads(note.read_text())
 
     def built(self, index: Path | None = None, encoder: ScriptedEncoder = ENCODER) -> int:
-        build.build_index([self.source], index or self.index, encoder=encoder)
+        build_index([self.source], index or self.index, encoder=encoder)
         return FAULTLESS
 
     def begin_anew(self, num_checkpoints: int) -> None:
@@ -259,7 +268,7 @@ class Trial:
 
 def main(folder: Path, kind: str, begin: str, step: str) -> None:
     os.fsync = lambda descriptor: None
-    build.CHECKPOINT_PASSAGES = build.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
+    writer.CHECKPOINT_PASSAGES = writer.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
     trial = Trial(folder, kind, begin)
     index = trial.index
     numbers = count(1, int(step))
@@ -267,10 +276,10 @@ def main(folder: Path, kind: str, begin: str, step: str) -> None:
     if kind == "kill" and trial.outcomes != sorted(trial.outcomes, reverse=True):
         trial.flaws.append(f"the index does not stay the new one: {trial.outcomes}")
     num_limits = 0
-    for (writer, files), num_checkpoints in product(WRITERS.items(), range(2) if step == "1" else ()):
+    for (kind_of_writer, files), num_checkpoints in product(WRITERS.items(), range(2) if step == "1" else ()):
         for limit in trial.limits(files, num_checkpoints)[:: 1 if kind == "kill" else 3]:
-            what = f"{writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
-            num_limits += trial.happens(CommitFault(writer, kind, limit), what, num_checkpoints)
+            what = f"{kind_of_writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
+            num_limits += trial.happens(CommitFault(kind_of_writer, kind, limit), what, num_checkpoints)
     print(json.dumps({"operations": number - 1, "limits": num_limits, "flaws": trial.flaws}))
 
 

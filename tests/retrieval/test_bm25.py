@@ -1,43 +1,26 @@
-import asyncio
 import random
 
 import bm25s
 import numpy as np
 import pytest
-from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
+from tests.contracts.retriever_contract import RetrieverContract
+from tests.retrieval.vectors import search
 from tests.tolerances import near, tolerance
 
 from askance.core.errors import RetrieverFailure
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.dense import open_dense
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.build_transaction import open_transaction
-
-
-def index_of(folder, passages, analysis=Analysis()):
-    """Return an index of these passages, unchanged."""
-    with open_transaction(folder, analysis) as draft:
-        for passage in passages:
-            draft.lexical.add(passage.id, [passage])
-        draft.documents.summary = lambda: (len(passages), len(passages), "hash")
-        draft.publish()
-    return open_index(folder)
-
-
-def search(retriever, query, k=10):
-    return asyncio.run(retriever.search(query, k))
-
-
-@pytest.fixture(scope="module")
-def contract_index(tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("bm25") / "index", PASSAGES)
+from askance.retrieval.index.lexical import LexicalIndex
 
 
 class TestContract(RetrieverContract):
     @pytest.fixture
     def retriever(self, contract_index):
-        return contract_index
+        return open_index(contract_index)
 
 
 class TestContractInThreads(TestContract):
@@ -47,50 +30,47 @@ class TestContractInThreads(TestContract):
 
 
 @pytest.fixture
-def rows_index(tmp_path, write_rows):
-    def build(*texts):
-        rows = [(f"{number:04}", text) for number, text in enumerate(texts)]
-        build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
-        return open_index(tmp_path / "index")
+def opened(build, index):
+    def opened(*texts):
+        build(*((f"{number:04}", text) for number, text in enumerate(texts)))
+        return open_index(index)
 
-    return build
-
-
-def test_the_name_says_folder_and_size(rows_index, tmp_path):
-    assert rows_index("one", "two").name == f"bm25 {tmp_path / 'index'} (2 passages)"
+    return opened
 
 
-def test_titles_count_like_text(tmp_path):
+def test_the_name_says_folder_and_size(opened, index):
+    assert opened("one", "two").name == f"bm25 {index} (2 passages)"
+
+
+def test_titles_count_like_text(tmp_path, index):
     (tmp_path / "rhine.md").write_text("# The Rhine\n\nIt is long.")
     (tmp_path / "elbe.md").write_text("# The Elbe\n\nIt is long.")
-    build_index([tmp_path], tmp_path / "index")
-    assert [hit.passage.title for hit in search(open_index(tmp_path / "index"), "rhine")] == ["The Rhine"]
+    build_index([tmp_path], index)
+    assert [hit.passage.title for hit in search(open_index(index), "rhine")] == ["The Rhine"]
 
 
-def test_a_repeated_term_weighs_twice(rows_index):
-    retriever = rows_index("rhine elbe", "spree", "elbe elbe", "rhine")
+def test_a_repeated_term_weighs_twice(opened):
+    retriever = opened("rhine elbe", "spree", "elbe elbe", "rhine")
     (once,) = {hit.score for hit in search(retriever, "spree")}
     (twice,) = {hit.score for hit in search(retriever, "spree spree")}
     assert twice == near(2 * once, "BM25", "float32")
 
 
-def test_equal_scores_come_in_the_order_of_ids(tmp_path, write_rows):
-    ids = [f"{number:04}" for number in range(300)]
+def test_equal_scores_come_in_the_order_of_ids(build, index):
+    ids, encoder = [f"{number:04}" for number in range(300)], ScriptedEncoder()
     random.Random(0).shuffle(ids)
-    build_index(
-        [write_rows(tmp_path / "rows.jsonl", *((id, "the same river") for id in ids))], tmp_path / "index"
-    )
-    retriever = open_index(tmp_path / "index")
-    for k in (1, 7, 100, 299, 300, 301):
-        assert [hit.passage.id for hit in search(retriever, "river", k)] == sorted(ids)[:k]
+    build(*((id, "the same river") for id in ids), encoder=encoder)
+    for retriever in (open_index(index), open_dense(index, encoder)):
+        for k in (1, 7, 100, 299, 300, 301):
+            assert [hit.passage.id for hit in search(retriever, "river", k)] == sorted(ids)[:k]
 
 
-def test_an_index_that_breaks_is_a_retriever_failure(rows_index, monkeypatch):
-    def broken(self, query, limit):
+def test_an_index_that_breaks_is_a_retriever_failure(opened, monkeypatch):
+    def broken(*given):
         raise ValueError("bad block")
 
-    retriever = rows_index("river")
-    monkeypatch.setattr(type(retriever.index.lexical), "search", broken)
+    retriever = opened("river")
+    monkeypatch.setattr(LexicalIndex, "search", broken)
     with pytest.raises(RetrieverFailure, match="could not be searched for 'river': bad block"):
         search(retriever, "river")
 
@@ -113,19 +93,16 @@ KEPT_EXACTLY = [*range(5, 41), 56, 60, 64, 68, 72, 76, 80, 84, 88, 96, 104, 112]
     [(KEPT_EXACTLY, "float32", 1.0), (range(60, 111), "length in a byte", 0.97)],
     ids=["lengths kept exactly", "lengths rounded"],
 )
-def test_ranks_like_an_exact_bm25(tmp_path, write_rows, lengths, number_format, least_agreement):
+def test_ranks_like_an_exact_bm25(opened, lengths, number_format, least_agreement):
     """Compare the ten best hits with those of an exact implementation (the oracle).
 
     Agreement is the share of our ten best whose score, by the oracle, is at least that of the oracle's tenth
     best less `slack`. So all members of a tie are right, and near ties too if lengths are rounded.
     """
     slack = tolerance(number_format, "ties of BM25")
-    generator = np.random.default_rng(7)
-    analysis = Analysis()
+    generator, analysis = np.random.default_rng(7), Analysis()
     texts = list(synthetic_texts(generator, 3000, lengths))
-    rows = [(str(number), text) for number, text in enumerate(texts)]
-    build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
-    retriever = open_index(tmp_path / "index")
+    retriever = opened(*texts)
     oracle = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     oracle.index([analysis.terms(text) for text in texts], show_progress=False)
 

@@ -2,101 +2,81 @@
 
 import json
 import os
+import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import textwrap
+import time
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
 from tests.retrieval.conftest import rows_file, snapshot
+from tests.retrieval.vectors import check_vectors, search
 
-from askance.core.errors import BadIndex
+from askance.core.errors import BadIndex, ModelFailure
+from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25_analysis import Analysis
-from askance.retrieval.index import build_transaction
-from askance.retrieval.index.build import build_index
-from askance.retrieval.index.build_transaction import open_transaction
-from askance.retrieval.index.index_folder import open_index_reader
+from askance.retrieval.dense import open_dense
+from askance.retrieval.index import index_folder, lexical, writer
+from askance.retrieval.index.writer import open_writer
 
-NUM_ROWS = 1500
-
-BUILD = """
+NUM_ROWS, HALF = 1500, 750
+ENCODER = ScriptedEncoder()
+BUILD_AND_SAY = """
 import sys
 from pathlib import Path
-from askance.retrieval.index import build, build_transaction, document_table, lexical, index_folder
-build.CHECKPOINT_PASSAGES = int(sys.argv[3])
+from askance.models.scripted import ScriptedEncoder
+from askance.retrieval.index import build, writer
+writer.CHECKPOINT_PASSAGES = writer.CHECKPOINT_VECTORS = writer._PASSAGES_AT_ONCE = 200
+started = lambda step: print("started", flush=True) if step.documents == 1 else None
+build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), encoder=ScriptedEncoder(), progress=started)
 """
-BUILD_AND_SAY = (
-    BUILD
-    + """
-started = lambda progress: print("started", flush=True) if progress.documents == 1 else None
-build.build_index([Path(sys.argv[1])], Path(sys.argv[2]), progress=started)
-"""
-)
-DIES = """
-import os, signal
-owner_name, _, name = sys.argv[4].rpartition(".")
-owner = eval(owner_name)
-real, calls = getattr(owner, name), [int(sys.argv[5])]
-def deadly(*given, **named):
-    if calls[0] == 0 and sys.argv[6] == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    result = real(*given, **named)
-    if calls[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    calls[0] -= 1
-    return result
-setattr(owner, name, deadly)
-"""
-"""Kills the process before or after a call of a function: the function, the number of the call, when."""
-BUILD_AND_DIE = f"{BUILD}{DIES}build.build_index([Path(sys.argv[1])], Path(sys.argv[2]))\n"
 
 
-def start(script, *given):
-    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, given)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def rows_of(version, num_rows=NUM_ROWS):
+    """Return rows of which the first half never changes, so that its vectors stay where they are."""
+    versions = ["row"] * (num_rows // 2) + [version] * (num_rows - num_rows // 2)
+    return [(str(number), f"{version} row {number}") for number, version in enumerate(versions)]
 
 
-def rows_of(version):
-    return [(str(number), f"{version} row {number}") for number in range(NUM_ROWS)]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Return a file of rows, and an index of them that is only ever copied."""
-    folder = tmp_path_factory.mktemp("built")
-    source = rows_file(folder / "rows.jsonl", *rows_of("old"))
-    build_index([source], folder / "index")
-    return source, folder / "index"
-
-
-@pytest.fixture
-def old(built, tmp_path):
-    """Return a file of rows, and an index that was made of it."""
-    return built[0], shutil.copytree(built[1], tmp_path / "index")
-
-
-def version_of(index, found):
+def version_with_vectors(index, found):
     """Return the version of the index, after checking that it is complete."""
-    versions = {id: text.split()[0] for id, text in found(index, "row", NUM_ROWS * 3).items()}
-    assert set(versions) == {str(number) for number in range(NUM_ROWS)}
-    assert open_index_reader(index).manifest.documents == NUM_ROWS
-    (version,) = set(versions.values())
+    check_vectors(index, NUM_ROWS)
+    texts = found(index, "row", NUM_ROWS * 3)
+    assert set(texts) == {str(number) for number in range(NUM_ROWS)}
+    (version,) = {texts[str(number)].split()[0] for number in range(HALF, NUM_ROWS)}
     return version
 
 
-def test_sigkill_during_the_first_build_leaves_no_index_and_the_next_build_works(tmp_path, write_rows, found):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    with start(BUILD_AND_SAY, source, index, 10**9) as process:
-        process.stdout.readline()
-        process.kill()
-    with pytest.raises(BadIndex, match="holds no index"):
-        open_index_reader(index)
-    assert build_index([source], index).added == NUM_ROWS
-    assert version_of(index, found) == "new"
+def building(tmp_path, index):
+    command = [sys.executable, "-c", BUILD_AND_SAY, str(tmp_path / "rows.jsonl"), str(index)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def interrupted(build, monkeypatch):
+    """Return a function that builds with a checkpoint every 4 passages until a call of a method."""
+
+    def interrupted(rows, owner, name, call):
+        real, calls = getattr(owner, name), count()
+
+        def deadly(*given):
+            if next(calls) == call:
+                raise KeyboardInterrupt
+            return real(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, deadly)
+            patched.setattr(writer, "CHECKPOINT_PASSAGES", 4)
+            with pytest.raises(KeyboardInterrupt):
+                build(*rows)
+
+    return interrupted
 
 
 @pytest.mark.parametrize("begin", ["new", "old"])
@@ -119,200 +99,175 @@ def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
     assert found["limits"] >= {"kill": 30, "error": 10}[kind] or step > 1
 
 
-@pytest.mark.parametrize("tables", ["", "documents", "documents and state"])
-def test_a_document_table_that_a_kill_left_half_made_is_made_anew(tmp_path, write_rows, tables):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
+def test_sigkill_at_random_moments_leaves_the_old_or_the_new_index(tmp_path, build, index, found):
+    started = time.perf_counter()
+    build(*rows_of("version0"), encoder=ENCODER)
+    build_seconds = time.perf_counter() - started
+    random_moment, num_killed = random.Random(7), 0
+    for number in range(1, 5):
+        before = version_with_vectors(index, found)
+        rows_file(tmp_path / "rows.jsonl", *rows_of(f"version{number}"))
+        with building(tmp_path, index) as process:
+            process.stdout.readline()
+            time.sleep(random_moment.uniform(0, build_seconds))
+            process.kill()
+        num_killed += process.returncode == -signal.SIGKILL
+        assert version_with_vectors(index, found) in (before, f"version{number}")
+    assert num_killed >= 1
+    build(*rows_of("version4"), encoder=ENCODER)
+    assert version_with_vectors(index, found) == "version4"
+    assert sorted(path.name for path in index.iterdir())[1:] == ["manifest.json", "writer.lock"]
+
+
+@pytest.mark.parametrize("tables", ["", "documents", "documents and state", "damaged"])
+def test_a_document_table_that_a_kill_left_half_made_is_made_again(build, index, tables):
     (index / "generation-000001" / "lexical").mkdir(parents=True)
-    with closing(sqlite3.connect(index / "generation-000001" / "documents.sqlite")) as ledger:
-        if tables:
-            ledger.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY)")
+    path = index / "generation-000001" / "documents.sqlite"
+    with closing(sqlite3.connect(path)) as table:
+        if tables.startswith("documents"):
+            table.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY)")
         if tables.endswith("state"):
-            ledger.execute("CREATE TABLE state (stamp TEXT NOT NULL)")
-    assert build_index([source], index).added == NUM_ROWS
+            table.execute("CREATE TABLE state (stamp TEXT NOT NULL)")
+    if tables == "damaged":
+        path.write_text("not a database, whatever its name " * 99)
+    assert build(("a", "one")).outcomes == {"added": 1}
 
 
-def test_a_build_goes_on_from_the_last_checkpoint(tmp_path, write_rows, found):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
-        process.wait()
-    report = build_index([source], index)
-    assert (report.added, report.unchanged) == (0, NUM_ROWS)
-    assert version_of(index, found) == "new"
+def test_a_checkpoint_of_another_analysis_or_half_removed_is_not_resumed(
+    build, index, interrupted, monkeypatch, tmp_path
+):
+    def half_removed(path, **named):
+        next(path.glob("lexical/*.store")).unlink()
+        raise KeyboardInterrupt
 
-
-def test_a_build_goes_on_after_a_kill_inside_a_commit(old, write_rows, found, tmp_path):
-    """tantivy first writes its deletion files, under names that the next writer uses again."""
-    source, index = old
-    rows = [*rows_of("new")[:1300], *rows_of("old")[1300:]]
-    write_rows(source, *rows)
-    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.commit", 1, "before") as process:
-        process.wait()
+    interrupted(rows_of("new", 10), lexical.LexicalWriter, "add", 7)
     twin = shutil.copytree(index, tmp_path / "twin")
-    with start(BUILD_AND_DIE, source, twin, 10**9, "lexical.LexicalWriter.commit", 0, "after") as process:
-        process.wait()
+    assert build(*rows_of("new", 10)).outcomes == {"unchanged": 4, "added": 6}
+    shutil.rmtree(index)
+    twin.rename(index)
+    with monkeypatch.context() as patched:
+        patched.setattr(index_folder.shutil, "rmtree", half_removed)
+        with pytest.raises(KeyboardInterrupt):
+            build(*rows_of("new", 10), analysis=Analysis(stemming=False))
+    assert build(*rows_of("new", 10)).outcomes == {"added": 10}
+
+
+def test_what_changes_back_after_a_checkpoint_is_not_lost(build, index, found, interrupted):
+    build(*rows_of("old", 10))
+    interrupted(rows_of("new", 10), lexical.LexicalWriter, "add", 4)
+    assert build(*rows_of("old", 10)).outcomes == {"updated": 4, "unchanged": 6}
+    assert found(index, "row") == dict(rows_of("old", 10))
+
+
+def test_a_build_resumes_after_an_end_inside_a_commit(build, index, found, interrupted, tmp_path):
+    """tantivy first writes its deletion files, under names that the next writer uses again."""
+    build(*rows_of("old", 20))
+    twin = shutil.copytree(index, tmp_path / "twin")
+    interrupted(rows_of("new", 20), lexical.LexicalWriter, "commit", 1)
+    index.rename(tmp_path / "interrupted")
+    twin.rename(index)
+    build(*rows_of("new", 20))
+    index.rename(twin)
+    (tmp_path / "interrupted").rename(index)
     left = [path.relative_to(twin) for path in twin.glob("generation-000002/lexical/*.del")]
     left = [path for path in left if not (index / path).exists()]
     assert left
     for path in (*left, Path("generation-000002", "lexical", ".managed.json")):
         shutil.copyfile(twin / path, index / path)
-    assert build_index([source], index).unchanged >= 1000
-    assert found(index, "row", NUM_ROWS * 3) == dict(rows)
+    assert build(*rows_of("new", 20)).outcomes == {"unchanged": 14, "updated": 6}
+    assert found(index, "row") == dict(rows_of("new", 20))
 
 
-def test_what_was_never_committed_is_removed_from_the_draft_alone(old):
-    _, index = old
-    lexical = index / "generation-000001" / "lexical"
-    names = {path.name for path in lexical.iterdir() if path.suffix != ".lock"}
-    segment = next(lexical.glob("*.store")).stem
-    left = [f"{segment}.99.del", f"{'0' * 32}.store"]
+def test_what_was_never_committed_is_removed_from_the_draft_alone(build, index):
+    build(*rows_of("old", 10))
+    folder = index / "generation-000001" / "lexical"
+    names = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    left = [f"{next(folder.glob('*.store')).stem}.99.del", f"{'0' * 32}.store"]
     for name in (*left, ".tmpAb12Cd"):
-        (lexical / name).write_text("left there")
-    managed = json.loads((lexical / ".managed.json").read_text())
-    (lexical / ".managed.json").write_text(json.dumps(managed + left))
+        (folder / name).write_text("left there")
+    managed = json.loads((folder / ".managed.json").read_text())
+    (folder / ".managed.json").write_text(json.dumps(managed + left))
     before = snapshot(index / "generation-000001")
-    with open_transaction(index, Analysis()):
+    with open_writer(index, analysis=Analysis()):
         found = (index / "generation-000002" / "lexical").iterdir()
         assert {path.name for path in found if path.suffix != ".lock"} == names
     assert snapshot(index / "generation-000001") == before
 
 
-def test_what_changes_back_after_a_checkpoint_is_not_lost(old, write_rows, found):
-    source, index = old
-    write_rows(source, *rows_of("new"))
-    with start(
-        BUILD_AND_DIE, source, index, 1000, "build_transaction.BuildTransaction.checkpoint", 0, "after"
-    ) as process:
-        process.wait()
-    build_index([write_rows(source, *rows_of("old"))], index)
-    assert version_of(index, found) == "old"
+def test_a_second_writer_is_refused(tmp_path, index):
+    rows_file(tmp_path / "rows.jsonl", ("a", "one"))
+    with open_writer(index, analysis=Analysis()):
+        with pytest.raises(BadIndex, match="is being written by another process: try again"):
+            open_writer(index, analysis=Analysis()).__enter__()
+        with building(tmp_path, index) as process:
+            assert "is being written by another process" in process.stderr.read()
+    assert not index.exists()
 
 
-def test_a_draft_that_is_half_removed_is_not_gone_on_with(tmp_path, write_rows, found, monkeypatch):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
-        process.wait()
-
-    def interrupted(path, **named):
-        next(path.glob("lexical/*.store")).unlink()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(build_transaction.shutil, "rmtree", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            build_index([source], index, analysis=Analysis(stemming=False))
-    assert build_index([source], index).added == NUM_ROWS
-    assert version_of(index, found) == "new"
-
-
-def test_a_draft_of_another_analysis_is_not_gone_on_with(tmp_path, write_rows):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    with start(BUILD_AND_DIE, source, index, 1000, "lexical.LexicalWriter.finish", 0, "before") as process:
-        process.wait()
-    assert build_index([source], index, analysis=Analysis(stemming=False)).added == NUM_ROWS
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("home/thesis.txt", "home: it holds other files"),
+        ("home/folder/file", "home: it holds other files"),
+        ("home/generation/file", "home: it holds other files"),
+        ("home", "it is a file"),
+    ],
+)
+def test_what_is_no_index_is_never_touched(tmp_path, name, problem):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("precious")
+    before = snapshot(tmp_path)
+    with pytest.raises(BadIndex, match=problem):
+        open_writer(tmp_path / "home", analysis=Analysis()).__enter__()
+    with pytest.raises(BadIndex, match="can't be written"):
+        open_writer(tmp_path / name / "index", analysis=Analysis()).__enter__()
+    assert snapshot(tmp_path) == before
 
 
-def test_a_damaged_draft_is_not_gone_on_with(tmp_path, write_rows):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    (index / "generation-000001").mkdir(parents=True)
-    (index / "generation-000001" / "documents.sqlite").write_text("not a database, whatever its name " * 99)
-    assert build_index([source], index).added == NUM_ROWS
-
-
-def test_the_second_of_two_writers_is_told(tmp_path):
-    first, second = (open_transaction(tmp_path / "index", Analysis()) for _ in range(2))
-    with first, pytest.raises(BadIndex, match="is being written by another process: try again"), second:
-        pass
-    assert not (tmp_path / "index").exists()
-
-
-def test_another_process_that_writes_is_told(tmp_path, write_rows):
-    source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    with open_transaction(index, Analysis()):
-        with start(BUILD_AND_SAY + "\n", source, index, 10**9) as process:
-            process.wait()
-        assert process.returncode != 0
-
-
-@pytest.mark.parametrize("content", ["file", "folder", "generation"])
-def test_a_folder_with_other_things_is_never_touched(tmp_path, content):
-    index = tmp_path / "home"
-    index.mkdir()
-    if content == "file":
-        (index / "thesis.txt").write_text("precious")
-    else:
-        (index / content).mkdir()
-    before = sorted(index.rglob("*"))
-    with (
-        pytest.raises(BadIndex, match=r"won't build .* holds other files"),
-        open_transaction(index, Analysis()),
-    ):
-        pass
-    assert sorted(index.rglob("*")) == before
-
-
-def test_a_file_in_the_way(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(BadIndex, match="it is a file"), open_transaction(tmp_path / "file", Analysis()):
-        pass
-    with (
-        pytest.raises(BadIndex, match="can't be written"),
-        open_transaction(tmp_path / "file" / "index", Analysis()),
-    ):
-        pass
-
-
-def test_an_index_of_another_analysis_is_not_written_to(tmp_path, write_rows):
-    source, index = write_rows(tmp_path / "rows.jsonl", ("a", "text")), tmp_path / "index"
-    build_index([source], index)
-    with pytest.raises(BadIndex, match="another folder"):
-        build_index([source], index, analysis=Analysis(stop_words=False))
-
-
-def test_without_hard_links_files_are_copied(tmp_path, write_rows, found, monkeypatch):
+def test_without_hard_links_files_are_copied(build, index, found, monkeypatch):
     def refuse(*given):
         raise OSError("no hard links here")
 
-    monkeypatch.setattr(build_transaction.os, "link", refuse)
-    source, index = write_rows(tmp_path / "rows.jsonl", ("a", "text"), ("b", "text")), tmp_path / "index"
-    build_index([source], index)
-    build_index([write_rows(source, ("a", "text"), ("b", "new text"))], index)
+    monkeypatch.setattr(index_folder.os, "link", refuse)
+    build(("a", "text"), ("b", "text"))
+    build(("a", "text"), ("b", "new text"))
     assert found(index, "text") == {"a": "text", "b": "new text"}
+    with pytest.raises(BadIndex, match="another folder"):
+        build(("a", "text"), analysis=Analysis(stop_words=False))
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_index(old, write_rows, found):
-    source, index = old
-    write_rows(source, *rows_of("new"))
-    limited = (
-        "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        + BUILD
-        + """
-from askance.core.errors import BadIndex
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
-try:
-    build.build_index([Path(sys.argv[1])], Path(sys.argv[2]))
-except BadIndex as error:
-    print(error)
-"""
-    )
-    with start(limited, source, index, 10**9, 30_000) as process:
-        output = process.stdout.read()
-    assert "can't be written" in output
-    assert "is the disk full?" in output
-    assert version_of(index, found) == "old"
-    assert [path.name for path in index.glob("generation-*")] == ["generation-000001"]
+class BreakingEncoder(ScriptedEncoder):
+    """An encoder that always fails."""
+
+    async def embed(self, texts, kind="text"):
+        if texts:
+            raise ModelFailure("broken")
+        return await super().embed(texts, kind)
 
 
-def test_a_killed_writer_holds_no_lock(tmp_path):
-    script = """
-    import os, signal, sys
-    from pathlib import Path
-    from askance.retrieval.bm25_analysis import Analysis
-    from askance.retrieval.index.build_transaction import open_transaction
-    with open_transaction(Path(sys.argv[1]), Analysis()):
-        os.kill(os.getpid(), signal.SIGKILL)
-    """
-    with start(script, tmp_path / "index") as process:
-        process.wait()
-    assert (tmp_path / "index" / "writer.lock").exists()
-    with open_transaction(tmp_path / "index", Analysis()):
-        pass
+def test_rows_that_the_index_has_and_a_broken_build_has_not_stay(build, index):
+    build(*rows_of("old", 100), encoder=ENCODER)
+    for _ in range(2):  # the second resumes from where the first broke, with fewer rows than the index
+        with pytest.raises(ModelFailure):
+            build(*rows_of("new", 100), encoder=BreakingEncoder())
+        check_vectors(index, 100)
+    build(*rows_of("new", 100), encoder=ENCODER)
+    check_vectors(index, 100)
+
+
+def test_an_open_index_keeps_its_rows_while_later_ones_take_their_place(build, index):
+    build(*rows_of("old", 100), encoder=ENCODER)
+    retriever = open_dense(index, ENCODER)
+    before = search(retriever, "old row 99", 100)
+    for changed in (rows_of("old", 100)[:50], rows_of("new", 100)):
+        build(*changed, encoder=ENCODER)
+        assert search(retriever, "old row 99", 100) == before
+
+
+def test_what_lies_in_rows_that_are_not_in_use_does_not_matter(build, index):
+    build(*rows_of("old", 100), encoder=ENCODER)
+    (path,) = index.glob("generation-*/vectors/*")
+    with path.open("ab") as file:
+        file.write(b"\xff" * 100)  # a row of no numbers and part of another, as a power cut may leave them
+    build(*rows_of("old", 100), ("another", "row"), encoder=ENCODER)
+    check_vectors(index, 101)

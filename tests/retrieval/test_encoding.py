@@ -19,7 +19,7 @@ from tests.retrieval.vectors import (
 
 from askance.core.errors import BadIndex, InputError, ModelFailure
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval.index import build
+from askance.retrieval.index import writer
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.index_folder import VECTORS, EncoderRecord, generation_folder, read_manifest
 
@@ -120,7 +120,7 @@ def test_passages_are_encoded_piece_by_piece_and_progress_tells_how_many(tmp_pat
             assert len(texts) <= 4
             return await super().embed(texts, kind)
 
-    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(writer, "_PASSAGES_AT_ONCE", 4)
     seen = []
     (tmp_path / "a.txt").write_text(" ".join(f"w{number}" for number in range(1050)))
     (tmp_path / "b.txt").write_text("word")
@@ -143,8 +143,8 @@ class Breaking(CountingEncoder):
 def test_an_encoder_that_breaks_leaves_the_old_index_and_what_is_encoded(
     tmp_path, write_rows, index, found, monkeypatch, is_first
 ):
-    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
-    monkeypatch.setattr(build, "CHECKPOINT_VECTORS", 8)
+    monkeypatch.setattr(writer, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(writer, "CHECKPOINT_VECTORS", 8)
     source = write_rows(tmp_path / "rows.jsonl", ("0", "word old"))
     if not is_first:
         build_index([source], index, encoder=ScriptedEncoder())
@@ -203,14 +203,14 @@ def test_an_index_with_vectors_wants_its_encoder(tmp_path, write_rows, index, en
 
 
 def test_a_draft_of_another_encoder_is_not_gone_on_with(tmp_path, write_rows, index, monkeypatch):
-    monkeypatch.setattr(build, "_PASSAGES_AT_ONCE", 4)
-    monkeypatch.setattr(build, "CHECKPOINT_VECTORS", 8)
+    monkeypatch.setattr(writer, "_PASSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(writer, "CHECKPOINT_VECTORS", 8)
     source = write_rows(tmp_path / "rows.jsonl", *((str(number), f"word {number}") for number in range(30)))
     with pytest.raises(ModelFailure):
         build_index([source], index, encoder=Breaking())
     other = CountingEncoder(8)
     report = build_index([source], index, encoder=other)
-    assert (report.added, report.encoded) == (30, 30)
+    assert (report.outcomes["added"], report.encoded) == (30, 30)
     check_vectors(index, 30, ScriptedEncoder(8))
 
 
@@ -241,6 +241,6 @@ def test_a_document_table_without_a_table_of_vectors(tmp_path, write_rows, index
     with closing(sqlite3.connect(document_table_path(index))) as database:
         database.executescript("DROP TABLE vectors")
     assert read_manifest(index).encoder is None
-    assert build_index([source], index).unchanged == 1
+    assert build_index([source], index).outcomes["unchanged"] == 1
     assert build_index([source], index, encoder=encoder).encoded == 1
     check_vectors(index, 1)

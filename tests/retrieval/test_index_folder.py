@@ -1,4 +1,3 @@
-import asyncio
 import errno
 import json
 import os
@@ -11,100 +10,82 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.retrieval.conftest import snapshot
+from tests.retrieval.conftest import rows_file, snapshot
+from tests.retrieval.vectors import search
 
 from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.dense import open_dense
+from askance.retrieval.index import index_folder, lexical, reader
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.index_folder import SCHEMA_VERSION, open_index_reader
+from askance.retrieval.index.index_folder import SCHEMA_VERSION
+from askance.retrieval.index.reader import open_index_reader
+
+RIVER, TOWN = ("a", "old river"), ("b", "old town")
 
 
 @pytest.fixture
-def index(tmp_path, write_rows):
-    build_index(
-        [write_rows(tmp_path / "rows.jsonl", ("a", "old river"), ("b", "old town"))], tmp_path / "index"
-    )
-    return tmp_path / "index"
+def built(build, index):
+    build(RIVER, TOWN)
+    return index
 
 
-def rewrite_manifest(index, **changes):
-    manifest = json.loads((index / "manifest.json").read_text())
-    (index / "manifest.json").write_text(json.dumps({**manifest, **changes}))
-
-
-def test_the_manifest_says_what_the_index_holds(index):
-    manifest = open_index_reader(index).manifest
+def test_the_manifest_says_what_the_index_holds(built):
+    manifest = open_index_reader(built).manifest
     assert (manifest.generation, manifest.documents, manifest.passages) == (1, 2, 2)
     assert manifest.analysis == Analysis()
     assert manifest.created_at == manifest.updated_at
     assert manifest.engine.startswith("tantivy ")
-    written = json.loads((index / "manifest.json").read_text())
+    written = json.loads((built / "manifest.json").read_text())
     assert (written["format"], written["schema_version"]) == ("askance-index", SCHEMA_VERSION)
 
 
-def test_a_missing_folder(tmp_path):
-    with pytest.raises(BadIndex, match=r"nowhere does not exist: name the folder"):
-        open_index_reader(tmp_path / "nowhere")
+DAMAGED = r"manifest\.json can't be read .*build the index again"
 
 
-def test_a_file(tmp_path):
-    (tmp_path / "index").write_text("x")
-    with pytest.raises(BadIndex, match="is a file"):
-        open_index_reader(tmp_path / "index")
-
-
-def test_a_folder_that_is_no_index(tmp_path):
-    with pytest.raises(BadIndex, match=r"holds no index .*askance index"):
-        open_index_reader(tmp_path)
-
-
-def test_an_index_of_another_format(index):
-    rewrite_manifest(index, format="other")
-    with pytest.raises(BadIndex, match="format 'other'"):
-        open_index_reader(index)
-
-
-def test_a_newer_index(index):
-    rewrite_manifest(index, schema_version=SCHEMA_VERSION + 1)
-    with pytest.raises(BadIndex, match=r"later version .*version 3; this version reads 2\): upgrade"):
-        open_index_reader(index)
-
-
-def test_an_index_of_an_earlier_version_says_how_to_build_it_again(index):
-    rewrite_manifest(index, schema_version=SCHEMA_VERSION - 1)
-    with pytest.raises(
-        BadIndex, match=r"earlier version .* build the index again with `askance index DOCS --out "
-    ):
-        open_index_reader(index)
-
-
-def test_an_empty_index(index):
-    rewrite_manifest(index, passages=0)
-    with pytest.raises(BadIndex, match="is empty: add documents"):
-        open_index_reader(index)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "askance-index", "schema_version": 2}'])
-def test_a_damaged_manifest(index, content):
-    (index / "manifest.json").write_text(content)
-    with pytest.raises(BadIndex, match=r"manifest\.json can't be read .*build the index again"):
-        open_index_reader(index)
-
-
-def test_a_lost_generation(index):
-    shutil.rmtree(index / "generation-000001")
-    with pytest.raises(BadIndex, match=r"written by tantivy .*can't be opened .*build the index again"):
-        open_index_reader(index)
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"format": "other"}, "format 'other'"),
+        (
+            {"schema_version": SCHEMA_VERSION + 1},
+            rf"later version .*version {SCHEMA_VERSION + 1}; this version reads {SCHEMA_VERSION}\): upgrade",
+        ),
+        ({"schema_version": 2}, r"earlier version .* build the index again with `askance index DOCS --out "),
+        ({"passages": 0}, "is empty: add documents"),
+        ("", DAMAGED),
+        ("{", DAMAGED),
+        ("[]", DAMAGED),
+        ("{}", DAMAGED),
+        (f'{{"format": "askance-index", "schema_version": {SCHEMA_VERSION}}}', DAMAGED),
+        (None, r"holds no index .*askance index"),
+        (shutil.rmtree, r"index does not exist: name the folder"),
+        (lambda index: index.rename(index.parent / "x") and index.write_text("x"), "is a file"),
+        (
+            lambda index: shutil.rmtree(index / "generation-000001"),
+            r"written by tantivy .*can't be opened .*build the index again",
+        ),
+    ],
+)
+def test_what_can_not_be_opened_is_refused_with_a_remedy(built, change, problem):
+    path = built / "manifest.json"
+    if callable(change):
+        change(built)
+    elif change is None:
+        path.unlink()
+    else:
+        manifest = json.loads(path.read_text())
+        path.write_text(change if isinstance(change, str) else json.dumps({**manifest, **change}))
+    with pytest.raises(BadIndex, match=problem):
+        open_index_reader(built)
 
 
 @pytest.fixture
-def larger(tmp_path, write_rows):
-    rows = [(str(number), f"river {number} flows through town {number % 17}") for number in range(300)]
-    build_index([write_rows(tmp_path / "rows.jsonl", *rows)], tmp_path / "index")
-    return tmp_path / "index"
+def larger(build, index):
+    build(*((f"{number}", f"river {number} flows through town {number % 17}") for number in range(300)))
+    return index
 
 
 FLIPS_A_FILE = 25
@@ -130,34 +111,31 @@ def test_a_damaged_file_never_ends_in_a_panic(larger):
             damaged[chosen.randrange(len(damaged))] ^= 1 << chosen.randrange(8)
             replace(path, damaged)
             with suppress(AskanceError):
-                asyncio.run(open_index(larger).search("river town", 5))
+                search(open_index(larger), "river town", 5)
         replace(path, whole)
-    assert asyncio.run(open_index(larger).search("river town", 5))
+    assert search(open_index(larger), "river town", 5)
 
 
-def test_a_panic_of_tantivy_is_an_error_of_the_index(larger, monkeypatch):
+def test_a_panic_of_tantivy_is_an_error_of_the_index(built, monkeypatch):
     class Panic(BaseException):
         pass
 
     def panic(*given, **named):
         raise Panic("range end index 19433 out of range")
 
-    from askance.retrieval.index import lexical
-
-    opened = open_index(larger)
+    opened = open_index(built)
     monkeypatch.setattr(lexical, "_unpack", panic)
     with pytest.raises(RetrieverFailure, match=r"could not be searched .*range end index 19433"):
-        asyncio.run(opened.search("river", 5))
+        search(opened, "river", 5)
     monkeypatch.setattr(lexical.tantivy.Index, "open", panic)
     with pytest.raises(BadIndex, match=r"can't be opened .*range end index 19433.*build the index again"):
-        open_index(larger)
+        open_index(built)
 
 
 @contextmanager
-def by_somebody_else(folder, mode):
-    """Make `folder` read-only, and let root, who may do anything, be another user for a while."""
+def nobody(*paths, mode):
+    """Change the mode of paths, and let root, who may do anything, be another user for a while."""
     is_root = os.geteuid() == 0
-    paths = [folder, *folder.rglob("*")]
     for path in paths:
         path.chmod(mode | (path.is_dir() and mode & 0o444) >> 2)
     if is_root:
@@ -172,11 +150,11 @@ def by_somebody_else(folder, mode):
 
 
 @pytest.fixture
-def shared(write_rows):
+def shared():
     """Return an index in a folder that everybody may read."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
-        source = write_rows(Path(place) / "rows.jsonl", ("a", "old river"), ("b", "old town"))
+        source = rows_file(Path(place) / "rows.jsonl", RIVER, TOWN)
         build_index([source], Path(place) / "index", encoder=ScriptedEncoder())
         # What is imported only now might not be anybody else's to read.
         open_dense(Path(place) / "index", ScriptedEncoder())
@@ -185,86 +163,60 @@ def shared(write_rows):
 
 def test_an_index_of_somebody_else_is_searched_and_stays_as_it_is(shared):
     before = snapshot(shared)
-    with by_somebody_else(shared, 0o444):
+    with nobody(shared, *shared.rglob("*"), mode=0o444):
         for opened in (open_index(shared), open_dense(shared, ScriptedEncoder())):
-            hits = asyncio.run(opened.search("river", 5))
-            assert hits[0].passage.text == "old river"
-            assert asyncio.run(opened.search("town", 5))[0].passage.text == "old town"
-        with pytest.raises(
-            BadIndex, match=r"can't be written \(.*Permission denied.*name a folder that you may"
-        ):
+            assert search(opened, "river", 5)[0].passage.text == "old river"
+            assert search(opened, "town", 5)[0].passage.text == "old town"
+        refused = r"can't be written \(.*Permission denied.*name a folder that you may"
+        with pytest.raises(BadIndex, match=refused):
             build_index([shared.parent / "rows.jsonl"], shared, encoder=ScriptedEncoder())
     assert snapshot(shared) == before
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "generation-000001", "meta.json", "*.store"])
-def test_what_may_not_be_read_is_told_and_is_nothing_to_delete(shared, name):
+def test_what_may_not_be_read_is_reported_and_is_nothing_to_delete(shared, name):
     (path,) = shared.rglob(name)
-    is_root = os.geteuid() == 0
-    path.chmod(0o000)
-    if is_root:
-        os.seteuid(65534)
-    try:
-        with pytest.raises(BadIndex, match=r"have its owner let you read") as caught:
-            open_index(shared)
-    finally:
-        if is_root:
-            os.seteuid(0)
-        path.chmod(0o755)
+    with nobody(path, mode=0), pytest.raises(BadIndex, match=r"have its owner let you read") as caught:
+        open_index(shared)
     assert "delete" not in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC])
-def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, number):
-    from askance.retrieval.index import build_transaction, lexical
-
+def test_an_error_of_the_system_is_no_damage(built, build, monkeypatch, number):
     def fails(*given, **named):
         raise OSError(number, os.strerror(number))
 
-    def told(work):
-        with pytest.raises(BadIndex) as caught:
-            work()
+    for owner, name, work, problem in (
+        (lexical.tantivy.Index, "open", lambda: open_index(built), "can't be opened"),
+        (Path, "read_text", lambda: open_index_reader(built), "can't be read"),
+        (index_folder, "start_generation", lambda: build(RIVER), "is the disk full?"),
+        (lexical.LexicalWriter, "commit", lambda: build(RIVER), "is the disk full?"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, fails)
+            with pytest.raises(BadIndex) as caught:
+                work()
         assert os.strerror(number) in str(caught.value)
+        assert problem in str(caught.value)
         assert "delete" not in str(caught.value)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(lexical.tantivy.Index, "open", fails)
-        told(lambda: open_index(index))
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_text", fails)
-        told(lambda: open_index_reader(index))
-    with monkeypatch.context() as patched:
-        patched.setattr(build_transaction, "_start_generation", fails)
-        told(lambda: build_index([tmp_path / "rows.jsonl"], index))
 
-
-def test_an_open_index_stays_as_it_is_when_a_build_replaces_it(index, tmp_path, write_rows):
-    retriever = open_index(index)
-    build_index([write_rows(tmp_path / "rows.jsonl", ("a", "new river"))], index)
-    assert not (index / "generation-000001").exists()
-    hits = asyncio.run(retriever.search("old", 5))
-    assert {hit.passage.text for hit in hits} == {"old river", "old town"}
-    assert asyncio.run(retriever.search("new", 5)) == ()
-
-
-def test_opening_follows_a_build_that_gets_in_between(index, tmp_path, write_rows, monkeypatch):
-    from askance.retrieval.index import index_folder
-
-    stale = index_folder.read_manifest(index)
-    build_index([write_rows(tmp_path / "rows.jsonl", ("a", "new river"))], index)
-    current = index_folder.read_manifest(index)
-    answers = iter([stale, current, current])
-    monkeypatch.setattr(index_folder, "read_manifest", lambda folder: next(answers))
-    assert open_index_reader(index).manifest == current
-
-
-def run(script):
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+def test_an_open_index_stays_as_it_is_and_opening_follows_a_build(built, build, monkeypatch):
+    opened, stale = open_index(built), index_folder.read_manifest(built)
+    build(("a", "new river"))
+    assert not (built / "generation-000001").exists()
+    assert {hit.passage.text for hit in search(opened, "old", 5)} == {"old river", "old town"}
+    assert search(opened, "new", 5) == ()
+    current = index_folder.read_manifest(built)
+    manifests = iter([stale, current, current])
+    monkeypatch.setattr(reader, "read_manifest", lambda folder: next(manifests))
+    assert open_index_reader(built).manifest == current
 
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():
-    modules = (
-        "askance.retrieval.index.passages, askance.retrieval.index.documents, askance.retrieval.scripted"
+    script = (
+        "import sys, askance.retrieval.index.passages, askance.retrieval.scripted;"
+        "print({'tantivy', 'pypdfium2', 'python_calamine', 'charset_normalizer'} & set(sys.modules))"
     )
-    names = "{'tantivy', 'pypdfium2', 'python_calamine', 'charset_normalizer'}"
-    assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.stdout == "set()\n"

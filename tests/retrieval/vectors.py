@@ -8,7 +8,8 @@ from tests.tolerances import assert_near
 
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index.index_folder import DOCUMENTS, VECTORS, generation_folder, open_index_reader
+from askance.retrieval.index.index_folder import DOCUMENTS, VECTORS, generation_folder
+from askance.retrieval.index.reader import open_index_reader
 
 
 class CountingEncoder(ScriptedEncoder):
@@ -45,7 +46,7 @@ def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
     """Check that every passage has its own vector, and that there are no others."""
     encoder = encoder or ScriptedEncoder()
     retriever = open_dense(index, encoder)
-    assert retriever.vectors.num_vectors == num_passages == retriever.index.manifest.passages
+    assert retriever.index.vectors.num_vectors == num_passages == retriever.index.manifest.passages
     hits = search(retriever, "word", num_passages + 10)
     assert len({hit.passage.id for hit in hits}) == len(hits) == num_passages
     own = asyncio.run(encoder.embed([hit.passage.titled_text for hit in hits]))

@@ -11,9 +11,10 @@ import pytest
 from askance.core.errors import DocumentError
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.index import index_folder
-from askance.retrieval.index.build import Removal, build_index, change_documents
+from askance.retrieval.index.build import build_index
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.index_folder import open_index_reader
+from askance.retrieval.index.reader import open_index_reader
+from askance.retrieval.index.writer import open_writer
 from askance.storage.durable_files import locked_folder
 from tests.serve.served import serving
 
@@ -214,11 +215,14 @@ def test_documents_get_vectors_where_the_index_has_them(tmp_path, monkeypatch):
 def test_the_last_document_can_not_be_deleted(tmp_path):
     (tmp_path / "bonn.txt").write_text("Bonn lies on the Rhine.")
     build_index([tmp_path / "bonn.txt"], tmp_path / "index")
-    change_documents(tmp_path / "index", [Document("zork", "zork", "Zork.", path="http:")])
-    (tmp_path / "bonn.txt").unlink()
-    removals = [Removal("zork", "http:"), Removal("bonn.txt", str(tmp_path.resolve() / "bonn.txt"))]
-    with pytest.raises(DocumentError, match="would be empty"):
-        change_documents(tmp_path / "index", removals)
+    with open_writer(tmp_path / "index") as index:
+        index.upsert(Document("zork", "zork", "Zork.", path="http:"))
+        index.commit()
+    with open_writer(tmp_path / "index") as index:
+        assert index.remove("zork", path="http:") == ["zork"]
+        assert index.remove(path=str(tmp_path.resolve() / "bonn.txt")) == ["bonn.txt"]
+        with pytest.raises(DocumentError, match="would be empty"):
+            index.commit()
     assert open_index_reader(tmp_path / "index").manifest.documents == 2
 
 

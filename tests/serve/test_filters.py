@@ -5,7 +5,7 @@ import json
 import pytest
 
 from askance.core.errors import InputError, UnknownName
-from askance.core.filters import parse_filter
+from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.build import build_index
 from askance.serve.security import read_keys
 from tests.serve.served import KEY, OTHER_KEY, serving

@@ -8,7 +8,7 @@ import typer
 from askance.cli.options import NumberOption, OutOption, SpecOption
 from askance.configuration.build import encoder_to_build_with
 from askance.core.errors import InputError
-from askance.core.filters import check_filter, parse_filter
+from askance.retrieval.filters import check_filter, parse_filter
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import IndexProgress
@@ -91,18 +91,18 @@ def index(
 
 
 def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) -> None:
-    from askance.retrieval.index.build import FilteredRemoval, Removal, change_documents
     from askance.retrieval.index.index_folder import read_manifest
+    from askance.retrieval.index.writer import open_writer
 
     if docs:
         raise InputError(f"{docs[0]} is given together with --delete: index and delete in two commands.")
-    removals: list[Removal | FilteredRemoval] = [Removal(id) for id in ids]
-    if where is not None:
-        parsed = parse_filter(where)
-        check_filter(parsed, read_manifest(folder).fields)
-        removals.append(FilteredRemoval(parsed))
-    outcomes = change_documents(folder, removals, encoder=encoder_to_build_with(folder, None))
-    unknown = [id for id, outcome in outcomes if outcome == "unknown"]
+    with open_writer(folder, encoder=encoder_to_build_with(folder, None)) as writer:
+        unknown = [id for id in ids if not writer.remove(id)]
+        if where is not None:
+            parsed = parse_filter(where)
+            check_filter(parsed, read_manifest(folder).fields)
+            writer.remove(where=parsed)
+        writer.commit()
     for id in unknown:
         print_plain(err, f"there is no document {id!r} in {folder}", "yellow")
-    print_plain(out, f"{folder}: {len(outcomes) - len(unknown):,} documents deleted")
+    print_plain(out, f"{folder}: {writer.outcomes['removed']:,} documents deleted")

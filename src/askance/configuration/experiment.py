@@ -13,12 +13,13 @@ from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import choose_method, class_of, prompts_class
 from askance.configuration.settings import STRICT, EngineConfig, Load, PathOrNone, load_now
 from askance.core.errors import InputError, about
-from askance.core.ports import Method, RoleModel, filtered_retriever
+from askance.core.ports import Method, RoleModel
 from askance.core.types import Role
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.methods.common.prompts import PromptTemplate
+from askance.retrieval.filters import filtered_retriever
 
 PROMPTS_OF_DATASET = "dataset"
 

@@ -24,7 +24,7 @@ from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_MODEL, DEFAU
 from askance.configuration.methods import choose_method, make_method
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
-from askance.core.filters import Filter, parse_filter
+from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
 from askance.core.ports import (
@@ -36,11 +36,11 @@ from askance.core.ports import (
     Reranker,
     Retriever,
     RoleModel,
-    filtered_retriever,
 )
 from askance.core.spec import call_spec
 from askance.core.token_ledger import Budget
 from askance.core.types import Role
+from askance.retrieval.filters import filtered_retriever, parse_filter
 
 if TYPE_CHECKING:
     from askance.ask import Engine
@@ -107,11 +107,9 @@ def _budget(value: Any) -> Any:
 
 
 def _where(value: Any) -> Any:
-    if isinstance(value, Filter):
-        return str(value)
     if isinstance(value, str):
         parse_filter(value)
-    return value
+    return str(value) if isinstance(value, Filter) else value
 
 
 Load = Callable[..., Any]

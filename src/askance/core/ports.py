@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.answers import Answer
-from askance.core.errors import FilterError, MissingAbility, about
-from askance.core.filters import FieldKinds, Filter, check_filter, parse_filter
+from askance.core.errors import MissingAbility
+from askance.core.filters import FieldKinds, Filter
 from askance.core.types import (
     Attention,
     Capability,
@@ -195,7 +195,7 @@ class Retriever(Protocol):
 
 
 class FilteringRetriever(Retriever, Protocol):
-    """A retriever that can be limited to the documents that pass a filter (see `core.filters`)."""
+    """A retriever that can be limited to the documents that pass a filter (see `retrieval.filters`)."""
 
     @property
     def fields(self) -> FieldKinds | None:
@@ -343,31 +343,6 @@ class ChecksModels(Protocol):
             MissingAbility: A model lacks something that the method needs with these parameters. The message
                 says what would work.
         """
-
-
-def filtered_retriever(retriever: Retriever, where: str | Filter | None) -> Retriever:
-    """Return a retriever that searches only the documents that pass a filter.
-
-    Args:
-        retriever: The retriever, which is returned unchanged if `where` is None.
-        where: The filter, or its text.
-
-    Raises:
-        FilterError: The text is not a filter, a value has the wrong type, or the retriever can't filter.
-        UnknownName: The documents have no field of that name.
-    """
-    if where is None:
-        return retriever
-    where = parse_filter(where) if isinstance(where, str) else where
-    fields: FieldKinds | None = getattr(retriever, "fields", None)
-    if fields is None:
-        with about("where"):
-            raise FilterError(
-                f"the retriever {retriever.name} can't apply the filter {where}: leave the filter out, or "
-                "search an index that this version of `askance index` made."
-            )
-    check_filter(where, fields)
-    return cast(FilteringRetriever, retriever).filtered(where)
 
 
 def language_model(model: RoleModel, role: Role = "answer") -> Model:

@@ -27,10 +27,10 @@ from askance.ask import Engine, NoRetriever
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError
 from askance.core.parameters import method_spec
-from askance.core.ports import filtered_retriever
 from askance.core.trace import Decided, Noted, Searched, Trace
 from askance.core.types import Demo, Passage, Question
 from askance.core.version import VERSION
+from askance.retrieval.filters import filtered_retriever
 from askance.text.support import cited_passages, marked
 
 HOST = "127.0.0.1"

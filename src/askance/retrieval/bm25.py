@@ -1,7 +1,7 @@
 """Lexical search: BM25 over an index folder."""
 
+import sqlite3
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -9,9 +9,8 @@ from askance.core.errors import RetrieverFailure
 from askance.core.filters import FieldKinds, Filter, all_of
 from askance.core.notes import note
 from askance.core.types import Hit
-from askance.retrieval.index.index_folder import IndexReader, open_index_reader
-from askance.retrieval.index.lexical import any_term_query
-from askance.retrieval.ranking import best_hits, check_k
+from askance.retrieval.index.reader import IndexReader, open_index_reader
+from askance.retrieval.ranking import check_k
 from askance.text.words import missing_scripts
 
 
@@ -29,7 +28,7 @@ class IndexRetriever:
     @property
     def fields(self) -> FieldKinds:
         """The fields of the indexed documents."""
-        return self.index.manifest.fields
+        return self.index.fields
 
     def filtered(self, where: Filter) -> Self:
         """Return a retriever that searches only the documents that pass `where`, too."""
@@ -58,7 +57,7 @@ class Bm25Retriever(IndexRetriever):
     @property
     def fingerprint(self) -> str:
         """Return a string that identifies the indexed documents, their text analysis, and the filter."""
-        return self._with_filter(f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}")
+        return self._with_filter(f"{self.index.version}, {self.index.manifest.analysis}")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
@@ -71,20 +70,15 @@ class Bm25Retriever(IndexRetriever):
             RetrieverFailure: The index can no longer be read.
         """
         check_k(k)
-        lexical, manifest = self.index.lexical, self.index.manifest
+        manifest = self.index.manifest
         terms = manifest.analysis.terms(query)
         if missing := missing_scripts(query, manifest.scripts, manifest.passages):
             note("script", missing)
         if not terms:
             return ()
         try:
-            selection = None if self.where is None else await self.index.selection(self.where)
-            any_term = any_term_query(terms)
-            find, num_all = partial(lexical.search, any_term), lexical.num_passages
-            if selection is not None:
-                find, num_all = partial(lexical.search_selected, any_term, selection), selection.num_passages
-            return await best_hits(find, lexical.passage, k, exclude, num_all, len(terms))
-        except (ValueError, OSError) as error:
+            return await self.index.search_terms(terms, k, exclude=exclude, where=self.where)
+        except (ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 
 

@@ -3,18 +3,17 @@
 import asyncio
 import sqlite3
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import cast
 
 from askance.core.errors import ModelFailure, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import Encoder, FilteringRetriever, Retriever
-from askance.core.types import Hit, Passage
+from askance.core.types import Hit
 from askance.retrieval.bm25 import Bm25Retriever, IndexRetriever
-from askance.retrieval.index.index_folder import open_index_reader
-from askance.retrieval.index.vectors import FlatIndex, validate_vectors
-from askance.retrieval.ranking import best_hits, check_k
+from askance.retrieval.index.reader import open_index_reader
+from askance.retrieval.index.vectors import validate_vectors
+from askance.retrieval.ranking import check_k
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
@@ -29,19 +28,18 @@ class DenseRetriever(IndexRetriever):
     Passages whose scores are equal to six significant digits are sorted by id.
     """
 
-    vectors: FlatIndex
     encoder: Encoder
 
     @property
     def name(self) -> str:
         """Return the folder, the number of passages, the encoder, and the filter."""
-        name = f"dense {self.index.folder} ({self.vectors.num_vectors:,} passages, {self.encoder.name})"
+        name = f"dense {self.index.folder} ({self.index.manifest.passages:,} passages, {self.encoder.name})"
         return self._with_filter(name)
 
     @property
     def fingerprint(self) -> str:
         """Return a string that identifies the indexed documents, the encoder, and the filter."""
-        return self._with_filter(f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}")
+        return self._with_filter(f"dense, {self.index.version}, {self.encoder.fingerprint}")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
@@ -53,24 +51,14 @@ class DenseRetriever(IndexRetriever):
             RetrieverFailure: The encoder failed, or the index can no longer be read.
         """
         check_k(k)
-        vectors = self.vectors
         if not any(character.isalnum() for character in query):
             return ()
         try:
             embedded = await self.encoder.embed([query], "query")
-            (vector,) = validate_vectors(embedded, 1, vectors.dimensions, self.encoder.name)
-            selection = None if self.where is None else await self.index.selection(self.where)
-            find, num_all = partial(vectors.search, vector, selection=selection), vectors.num_vectors
-            return await best_hits(find, self._passage, k, exclude, num_all, vectors.dimensions)
+            (vector,) = validate_vectors(embedded, 1, self.index.dimensions, self.encoder.name)
+            return await self.index.search_vector(vector, k, exclude=exclude, where=self.where)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
-
-    def _passage(self, row: int) -> Passage:
-        document_id, passage_id = self.vectors.ids_at(row)
-        passages = self.index.lexical.passages_of(document_id)
-        if passage_id not in passages:
-            raise ValueError(f"the passage {passage_id!r} has a vector and is not in the index")
-        return passages[passage_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +119,7 @@ def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
         BadIndex: The index is missing, empty, damaged or newer than this version, has no vectors, or has
             vectors of another encoder.
     """
-    store = open_index_reader(path, encoder=encoder)
-    assert store.vectors is not None  # an encoder was given
-    return DenseRetriever(store, store.vectors, encoder)
+    return DenseRetriever(open_index_reader(path, encoder=encoder), encoder)
 
 
 def open_hybrid(path: Path, encoder: Encoder) -> HybridRetriever:

@@ -1,11 +1,14 @@
 """A public fake: a retriever that follows a script, without files."""
 
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 
 from askance.core.extensions import implements
-from askance.core.filters import FieldKinds, FieldValue, Filter, all_of, kinds_in, matches
+from askance.core.filters import FieldKinds, Filter, all_of
 from askance.core.ports import Retriever
 from askance.core.types import Hit, Passage
+from askance.retrieval.filters import FIELD_TABLES, add_fields, field_kinds, sql_condition
 from askance.retrieval.ranking import check_k
 
 Outcome = Sequence[Passage] | Exception
@@ -44,8 +47,9 @@ class ScriptedRetriever:
     def fields(self) -> FieldKinds:
         """The fields of the passages in the script, with their titles and sources."""
         outcomes = self._outcomes.values() if isinstance(self._outcomes, Mapping) else [self._outcomes]
-        passages = (each for outcome in outcomes if not isinstance(outcome, Exception) for each in outcome)
-        return kinds_in(item for passage in passages for item in _fields(passage).items())
+        passages = [each for outcome in outcomes if not isinstance(outcome, Exception) for each in outcome]
+        with _table(passages) as table:
+            return field_kinds(table)
 
     def filtered(self, where: Filter) -> "ScriptedRetriever":
         """Return a retriever that leaves out the passages that don't pass. It records its own queries."""
@@ -59,16 +63,24 @@ class ScriptedRetriever:
         outcome = self._outcomes.get(query, ()) if isinstance(self._outcomes, Mapping) else self._outcomes
         if isinstance(outcome, Exception):
             raise outcome
-        where = self._where
-        passages = [
-            passage
-            for passage in outcome
-            if passage.id not in exclude and (where is None or matches(where, _fields(passage)))
-        ]
+        passages = [passage for passage in outcome if passage.id not in exclude]
+        if self._where is not None:
+            condition, parameters = sql_condition(self._where)
+            query = f"SELECT number FROM documents WHERE {condition} ORDER BY number"
+            with _table(passages) as table:
+                passages = [passages[number] for (number,) in table.execute(query, parameters)]
         hits = passages[:k] if any(character.isalnum() for character in query) else []
         return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(hits, start=1))
 
 
-def _fields(passage: Passage) -> Mapping[str, FieldValue]:
-    known = {"title": passage.title, "source": passage.source}
-    return {**{name: value for name, value in known.items() if value}, **passage.fields}
+@contextmanager
+def _table(passages: Sequence[Passage]) -> Iterator[sqlite3.Connection]:
+    """Return a table of passages with their fields, numbered in order (see `retrieval.filters`)."""
+    with closing(sqlite3.connect(":memory:")) as table:
+        table.executescript(f"CREATE TABLE documents (number INTEGER PRIMARY KEY); {FIELD_TABLES}")
+        for number, passage in enumerate(passages):
+            known = {"title": passage.title, "source": passage.source}
+            fields = {name: value for name, value in known.items() if value} | dict(passage.fields)
+            table.execute("INSERT INTO documents VALUES (?)", (number,))
+            add_fields(table, number, fields)
+        yield table

@@ -17,12 +17,13 @@ from askance.configuration.methods import parameter_names, parameter_schema
 from askance.configuration.settings import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError, InputError
-from askance.core.filters import Filter, parse_filter
+from askance.core.filters import Filter
 from askance.core.notes import noted
-from askance.core.ports import Retriever, filtered_retriever
+from askance.core.ports import Retriever
 from askance.core.trace import Trace
 from askance.core.types import Passage
 from askance.core.version import VERSION
+from askance.retrieval.filters import filtered_retriever, parse_filter
 from askance.serve.chat import ChatQuestion, ClientLeft, StreamResponse, unless_client_leaves
 from askance.serve.chat_request import AskanceOptions, ChatRequest, read_conversation, read_parameters
 from askance.serve.citations import passage_url

@@ -18,8 +18,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from askance.core.filters import FieldValue, parse_filter
+from askance.core.filters import FieldValue
 from askance.core.strict_json import whole_characters
+from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.formats import MAX_ID_CHARACTERS
 from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, MAX_FIELDS, is_finite
@@ -108,13 +109,13 @@ class DocumentRoutes:
 
     async def delete(self, request: Request, id: str) -> Response:
         """Delete a document of the key."""
-        if await self._opened().remove(request.scope[OWNER], id) == "unknown":
+        if not await self._opened().remove(request.scope[OWNER], id=id):
             raise not_found(f"there is no document {id!r} that this key added: GET /v1/documents lists them.")
         return Json({"object": "document.deleted", "id": id, "deleted": True})
 
     async def delete_where(self, request: Request, where: str) -> Response:
         """Delete the documents of the key that pass a filter."""
-        ids = await self._opened().remove_where(request.scope[OWNER], parse_filter(where))
+        ids = await self._opened().remove(request.scope[OWNER], where=parse_filter(where))
         data = [{"object": "document.deleted", "id": id, "deleted": True} for id in ids]
         return Json({"object": "list", "data": data})
 

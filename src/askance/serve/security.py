@@ -19,7 +19,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askance.core.errors import InputError
-from askance.core.filters import Filter, parse_filter
+from askance.core.filters import Filter
+from askance.retrieval.filters import parse_filter
 from askance.serve.errors import ApiError
 from askance.serve.limits import Limits
 from askance.serve.metrics import Metrics

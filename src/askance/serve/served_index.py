@@ -8,35 +8,30 @@ that of the request. They are combined after parsing, so no request can change t
 """
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from askance.configuration import build
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import AskanceError, about
-from askance.core.filters import Filter, all_of, check_filter, parse_filter
-from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever, filtered_retriever
+from askance.core.filters import Filter, all_of
+from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever
 from askance.core.types import Hit, Passage
-from askance.retrieval.index.build import Change, FilteredRemoval, Removal, change_documents
-from askance.retrieval.index.document_table import DocumentEntry, DocumentTable
+from askance.retrieval.filters import check_filter, filtered_retriever, parse_filter
+from askance.retrieval.index.document_table import DocumentEntry
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.index_folder import (
-    DOCUMENTS,
-    MANIFEST,
-    IndexReader,
-    generation_folder,
-    open_index_reader,
-)
+from askance.retrieval.index.index_folder import MANIFEST
 from askance.retrieval.index.passages import passage_id
+from askance.retrieval.index.reader import IndexReader, open_index_reader
+from askance.retrieval.index.writer import IndexWriter, open_writer
 from askance.retrieval.reranking import RerankedRetriever
 
+T = TypeVar("T")
 _PATH = "http:"
 """What the path of a document in the table begins with if the document came over HTTP; its owner follows."""
-_NUMBERED = re.compile(r"(.*)#\d+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,6 @@ class _Generation:
 
     retriever: Retriever
     reader: IndexReader
-    documents: DocumentTable
     private: Mapping[str, Set[str]]
 
     def hidden_from(self, owner: str) -> frozenset[str]:
@@ -111,21 +105,12 @@ class ServedIndex:
         retriever = filtered_retriever(retriever, where)
         return VisiblePassages(retriever, hidden) if hidden else retriever
 
-    def _passes(self, document_id: str, owner: str) -> bool:
-        where = self._filter_of(owner)
-        return where is None or self._now.reader.columns.passes(document_id, where)
-
     async def passage(self, id: str, owner: str) -> Passage | None:
         """Return a passage by id, or None if there is none that this owner may see."""
         await self.refresh()
         if id in self._now.hidden_from(owner):
             return None
-        numbered = _NUMBERED.fullmatch(id)
-        for document in (id, *([numbered[1]] if numbered else [])):
-            passages = self._now.reader.lexical.passages_of(document)
-            if id in passages:
-                return passages[id] if self._passes(document, owner) else None
-        return None
+        return self._now.reader.fetch(id, self._filter_of(owner))
 
     async def documents(self, owner: str, after: str, limit: int) -> list[tuple[DocumentEntry, bool]]:
         """Return a page of the documents that an owner may see, by id, and whether the owner may change each.
@@ -134,45 +119,32 @@ class ServedIndex:
             after: The id after which the page begins; empty for the first page.
         """
         await self.refresh()
-        page = list[tuple[DocumentEntry, bool]]()
-        while len(page) < limit:
-            entries = self._now.documents.page(after, limit, _PATH, _PATH + owner)
-            page += [
-                (entry, entry.path == _PATH + owner) for entry in entries if self._passes(entry.id, owner)
-            ]
-            if len(entries) < limit:
-                break
-            after = entries[-1].id
-        return page[:limit]
+        own = _PATH + owner
+        page = self._now.reader.documents(
+            after=after,
+            where=self._filter_of(owner),
+            is_wanted=lambda document: document.path == own or not document.path.startswith(_PATH),
+            limit=limit,
+        )
+        return [(document, document.path == own) for document in page]
 
     async def put(self, owner: str, documents: Sequence[Document]) -> list[tuple[str, str]]:
-        """Add or replace documents of an owner, in one step (see `change_documents`)."""
-        path = _PATH + owner
-        return await self._changed([replace(document, path=path) for document in documents])
+        """Add or replace documents of an owner, in one step (see `IndexWriter.upsert`)."""
+        own = [replace(document, path=_PATH + owner) for document in documents]
+        return await self._changed(lambda index: [index.upsert(document) for document in own])
 
-    async def remove(self, owner: str, id: str) -> str:
-        """Remove a document, and return "removed", or "unknown" if the owner may see no such document.
-
-        Raises:
-            DocumentError: The index would be empty.
-        """
-        await self.refresh()
-        if not self._passes(id, owner):
-            return "unknown"
-        ((_, outcome),) = await self._changed([Removal(id, _PATH + owner)])
-        return outcome
-
-    async def remove_where(self, owner: str, where: Filter) -> list[str]:
-        """Remove the documents of an owner that pass a filter, and return their ids.
+    async def remove(self, owner: str, *, id: str | None = None, where: Filter | None = None) -> list[str]:
+        """Remove the documents of an owner that have this id and pass this filter, and return their ids.
 
         Raises:
             FilterError, UnknownName: The filter does not fit the fields of the index.
             DocumentError: The index would be empty.
         """
         await self.refresh()
-        check_filter(where, self._now.reader.manifest.fields)
-        combined = all_of(self._filter_of(owner), where) or where
-        return [id for id, _ in await self._changed([FilteredRemoval(combined, _PATH + owner)])]
+        if where is not None:
+            check_filter(where, self._now.reader.fields)
+        combined = all_of(self._filter_of(owner), where)
+        return await self._changed(lambda index: index.remove(id, where=combined, path=_PATH + owner))
 
     async def refresh(self) -> None:
         """Open the newest generation. If it can't be opened, the present one stays in use."""
@@ -181,21 +153,26 @@ class ServedIndex:
         async with self._lock:
             await self._reopen()
 
-    async def _changed(self, changes: Sequence[Change]) -> list[tuple[str, str]]:
-        async def change() -> list[tuple[str, str]]:
+    async def _changed(self, change: Callable[[IndexWriter], T]) -> T:
+        """Commit a change to the index, open the new generation, and return the result of the change."""
+
+        def write() -> T:
+            encoder = None
+            if self._now.reader.manifest.encoder is not None:
+                encoder = self._builder = self._builder or build.encoder_to_build_with(self.folder, None)
+            with open_writer(self.folder, encoder=encoder) as index:
+                result = change(index)
+                index.commit()
+            return result
+
+        async def written() -> T:
             async with self._lock:
-                outcomes = await asyncio.to_thread(self._write, changes)
+                result = await asyncio.to_thread(write)
                 await self._reopen()
-            return outcomes
+            return result
 
         # A client that leaves does not end the thread, and the lock has to be held until the thread ends.
-        return await asyncio.shield(asyncio.create_task(change()))
-
-    def _write(self, changes: Sequence[Change]) -> list[tuple[str, str]]:
-        if self._now.reader.manifest.encoder is None:
-            return change_documents(self.folder, changes)
-        self._builder = self._builder or build.encoder_to_build_with(self.folder, None)
-        return change_documents(self.folder, changes, encoder=self._builder)
+        return await asyncio.shield(asyncio.create_task(written()))
 
     async def _reopen(self) -> None:
         stamp = self._manifest_stamp()
@@ -209,18 +186,16 @@ class ServedIndex:
         with about("index"):
             retriever = build.open_retriever(self.folder, self._config.retriever, self.encoder)
             reader = open_index_reader(self.folder)
-            path = generation_folder(self.folder, reader.manifest.generation) / DOCUMENTS
-            documents = DocumentTable(path, is_finished=True)
         if self._config.rerank is not None:
             with about("rerank"):
                 self._reranked = self._reranked or build.with_reranker(retriever, self._config.rerank)
             retriever = replace(self._reranked, retriever=retriever)
         private: dict[str, set[str]] = {}
-        for entry in documents.placed_in(_PATH):
+        for entry in reader.documents(prefix=_PATH):
             numbers = range(1, entry.passages + 1)
             ids = (passage_id(entry.id, number, entry.passages) for number in numbers)
             private.setdefault(entry.path.removeprefix(_PATH), set()).update(ids)
-        return _Generation(self._config.cached_retriever(retriever), reader, documents, private)
+        return _Generation(self._config.cached_retriever(retriever), reader, private)
 
     def _manifest_stamp(self) -> tuple[int, int] | None:
         """Return a value that changes whenever the manifest is replaced, or None if there is no manifest."""

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from askance.core.errors import DocumentError
-from askance.core.filters import FieldComparison, Not
+from askance.core.filters import Compound, FieldComparison
 from askance.core.types import Passage
-from askance.retrieval.index.document_table import DocumentTable
-from askance.retrieval.index.index_folder import DOCUMENTS, generation_folder, open_index_reader
+from askance.retrieval.index.reader import open_index_reader
 from askance.text.linguistics import content_words
 
 MOST_DOCUMENTS = 2000
@@ -66,20 +65,18 @@ def choose_passages(index: Path, seed: int) -> PassageChoice:
     for document in documents:
         parts[field != "" and getattr(document[0], field) in held_out].append(document)
     searched, hidden = (tuple(_in_turn(part)) for part in parts)
-    return PassageChoice(searched, hidden, str(Not(FieldComparison(field, "in", held_out))) if field else "")
+    where = Compound("not", (FieldComparison(field, "in", held_out),))
+    return PassageChoice(searched, hidden, str(where) if field else "")
 
 
 def _documents(index: Path, random: np.random.Generator) -> list[list[Passage]]:
     """Return the passages with enough words of at most `MOST_DOCUMENTS` documents, in random order."""
     reader = open_index_reader(index)
-    path = generation_folder(index, reader.manifest.generation)
-    entries = sorted(
-        DocumentTable(path / DOCUMENTS, is_finished=True).placed_in(""), key=lambda each: each.id
-    )
+    entries = reader.documents()
     chosen = [entries[number] for number in random.permutation(len(entries))[:MOST_DOCUMENTS]]
     documents = list[list[Passage]]()
     for entry in chosen:
-        of_document = sorted(reader.lexical.passages_of(entry.id).values(), key=lambda each: each.start)
+        of_document = sorted(reader.passages_of(entry.id).values(), key=lambda each: each.start)
         usable = [each for each in of_document if len(content_words(each.text)) >= LEAST_WORDS]
         if usable:
             documents.append([usable[number] for number in random.permutation(len(usable))])

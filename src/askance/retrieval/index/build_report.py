@@ -1,9 +1,12 @@
 """The progress of an index build, and the report at its end."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from askance.retrieval.index.documents import SkippedSource
+
+_OUTCOMES = ("added", "updated", "removed", "unchanged", "duplicate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,9 @@ class BuildReport:
 
     Attributes:
         documents, passages: Counts of the documents and passages in the index after the build.
-        unchanged: The number of documents that were already in the index or in the checkpoint of an
-            interrupted build.
-        duplicates: The number of documents found again in this run, with the same id and content.
+        outcomes: The numbers of documents that were "added", "updated", "removed", "unchanged" (in the index
+            or in the checkpoint of an interrupted build), or "duplicate" (found again in this run, with the
+            same id and content).
         hidden: The files and folders that were left out because their names begin with a dot.
         encoded: The number of passages embedded in this run.
     """
@@ -41,27 +44,15 @@ class BuildReport:
     folder: Path
     documents: int
     passages: int
-    added: int
-    updated: int
-    unchanged: int
-    removed: int
-    duplicates: int
-    skipped: tuple[SkippedSource, ...]
+    outcomes: Mapping[str, int]
+    skipped: Sequence[SkippedSource]
+    hidden: Sequence[str]
+    encoded: int
     seconds: float
-    encoded: int = 0
-    hidden: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        changes = {
-            "added": self.added,
-            "updated": self.updated,
-            "removed": self.removed,
-            "unchanged": self.unchanged,
-            "duplicate": self.duplicates,
-            "skipped": len(self.skipped),
-            "hidden": len(self.hidden),
-            "passages encoded": self.encoded,
-        }
-        changed = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
+        counts = {name: self.outcomes.get(name, 0) for name in _OUTCOMES}
+        counts |= {"skipped": len(self.skipped), "hidden": len(self.hidden), "passages encoded": self.encoded}
+        changed = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         size = f"{self.passages:,} passages of {self.documents:,} documents"
         return f"{self.folder}: {size} ({changed}) in {self.seconds:.1f} s"

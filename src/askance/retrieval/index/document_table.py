@@ -5,24 +5,26 @@ document are. Vectors are rows of append-only files, called segments. A document
 passages, in order. Rows that belong to no document are dead. A temporary table holds the documents seen in
 the current run, so memory use stays bounded for any number of documents.
 
-Each distinct value of a field has a number, its value id. The row of a document lists the ids of its values.
+The fields of the documents, which filters compare, are in the tables of `retrieval.filters`.
 """
 
 import hashlib
 import json
 import sqlite3
 import weakref
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.filters import FieldValue
+from askance.core.filters import FieldKinds, Filter
+from askance.retrieval.filters import FIELD_TABLES, add_fields, field_kinds, sql_condition
 from askance.retrieval.index.documents import Document
 
-_TABLES = """
+_TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS documents (
     number INTEGER PRIMARY KEY,
@@ -30,8 +32,7 @@ CREATE TABLE IF NOT EXISTS documents (
     given_id TEXT NOT NULL,     -- as the document has it
     place TEXT NOT NULL,
     digest BLOB NOT NULL,
-    passages INTEGER NOT NULL,
-    value_ids BLOB NOT NULL     -- little-endian int32
+    passages INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_given_id ON documents (given_id);
 CREATE TABLE IF NOT EXISTS vectors (
@@ -40,12 +41,7 @@ CREATE TABLE IF NOT EXISTS vectors (
     first_row INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_row ON vectors (segment, first_row);
-CREATE TABLE IF NOT EXISTS field_values (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,    -- in JSON
-    UNIQUE (name, value)
-);
+{FIELD_TABLES}
 CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
 INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
 COMMIT;
@@ -55,8 +51,6 @@ _ENTRIES = (
     "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
     " FROM documents LEFT JOIN vectors ON document = number"
 )
-_VALUE_IDS = np.dtype("<i4")
-_MAX_IDS_KEPT = 10_000
 _NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
 
 
@@ -96,6 +90,22 @@ class VectorSegment:
     end: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """The documents that pass a filter.
+
+    Attributes:
+        numbers: The numbers of the documents in the table.
+        is_selected: Whether each document passes, by its number. The last element belongs to no document and
+            is false.
+        num_passages: The number of passages of these documents.
+    """
+
+    numbers: NDArray[np.int64]
+    is_selected: NDArray[np.bool_]
+    num_passages: int
+
+
 class DocumentTable:
     """The documents of one generation. Changes become durable together, at `commit`.
 
@@ -117,7 +127,6 @@ class DocumentTable:
         if not is_finished:
             self._database.executescript(_TABLES)
             self._database.execute("CREATE TEMPORARY TABLE seen (number INTEGER PRIMARY KEY)")
-        self._ids_kept = dict[tuple[str, str], int]()
 
     def commit(self, stamp: str) -> None:
         """Make all changes durable.
@@ -146,37 +155,29 @@ class DocumentTable:
         )
         return next(self._entries(query, document.id, digest, document.path), None)
 
-    def at(self, path: str, given_id: str) -> DocumentEntry | None:
-        """Return the entry of the document to which this file gives this id, or None."""
-        return next(self._entries(f"{_ENTRIES} WHERE given_id = ? AND place = ?", given_id, path), None)
-
-    def with_id(self, id: str, path: str | None = None) -> DocumentEntry | None:
-        """Return the entry of the document that has this id in the index, or None.
+    def matching(
+        self, conditions: Mapping[str, object] = {}, where: Filter | None = None
+    ) -> Iterator[DocumentEntry]:
+        """Yield the documents that pass a filter and for which all conditions are true, sorted by id.
 
         Args:
-            path: The path that the document must have; None accepts any.
+            conditions: The conditions in SQL, such as "id = ?", each with its value; None is no condition.
         """
-        query = f"{_ENTRIES} WHERE id = ?1 AND place = coalesce(?2, place)"
-        return next(self._entries(query, id, path), None)
+        condition, parameters = ("true", []) if where is None else sql_condition(where)
+        given = {each: value for each, value in conditions.items() if value is not None}
+        query = f"{_ENTRIES} WHERE {' AND '.join([condition, *given])} ORDER BY id"
+        return self._entries(query, *parameters, *given.values())
 
-    def numbered(self, number: int) -> DocumentEntry:
-        """Return the entry with a number."""
-        return next(self._entries(f"{_ENTRIES} WHERE number = ?", number))
-
-    def placed_in(self, prefix: str) -> Iterator[DocumentEntry]:
-        """Yield the documents whose path begins with `prefix`."""
-        return self._entries(f"{_ENTRIES} WHERE substr(place, 1, length(?1)) = ?1", prefix)
-
-    def page(self, after: str, limit: int, hidden: str, shown: str) -> list[DocumentEntry]:
-        """Return the first `limit` documents whose id is greater than `after`, sorted by id.
-
-        Documents whose path begins with `hidden` are left out, unless their whole path is `shown`.
-        """
-        query = (
-            f"{_ENTRIES} WHERE id > ?1 AND (substr(place, 1, length(?2)) != ?2 OR place = ?3)"
-            " ORDER BY id LIMIT ?4"
-        )
-        return list(self._entries(query, after, hidden, shown, limit))
+    def select(self, where: Filter) -> Selection:
+        """Return the documents that pass a filter."""
+        condition, parameters = sql_condition(where)
+        query = f"SELECT number, passages FROM documents WHERE {condition}"
+        cells = chain.from_iterable(self._database.execute(query, parameters))
+        rows = np.fromiter(cells, dtype=np.int64).reshape(-1, 2)
+        last = self._database.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()[0]
+        is_selected = np.zeros(last + 2, dtype=bool)
+        is_selected[rows[:, 0]] = True
+        return Selection(rows[:, 0], is_selected, int(rows[:, 1].sum()))
 
     def free_id(self, given_id: str) -> str:
         """Return `given_id` or, if that id is taken, `given_id` followed by "~2", "~3" and so on."""
@@ -188,61 +189,24 @@ class DocumentTable:
 
     def add(
         self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
-    ) -> tuple[int, list[int]]:
-        """Add a document and mark it as seen.
+    ) -> int:
+        """Add a document, mark it as seen, and return its number.
 
         Args:
             number: The number of a removed entry to reuse; None assigns a new number.
-
-        Returns:
-            The number of the document and the ids of the values of its fields.
         """
-        ids = [self._value_id(name, value) for name, value in document.searchable_fields.items()]
-        blob = np.array(ids, dtype=_VALUE_IDS).tobytes()
-        values = (number, id, document.id, document.path, digest, num_passages, blob)
-        columns = "number, id, given_id, place, digest, passages, value_ids"
-        insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        added = self._database.execute(insert, values).lastrowid
+        values = (number, id, document.id, document.path, digest, num_passages)
+        added = self._database.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", values).lastrowid
         assert added is not None  # SQLite sets it after every INSERT
+        add_fields(self._database, added, document.searchable_fields)
         self.mark_seen(added)
-        return added, ids
+        return added
 
-    def _value_id(self, name: str, value: FieldValue) -> int:
-        key = name, json.dumps(value)
-        if key not in self._ids_kept:
-            self._database.execute("INSERT OR IGNORE INTO field_values (name, value) VALUES (?, ?)", key)
-            ((id,),) = self._database.execute(
-                "SELECT id FROM field_values WHERE name = ? AND value = ?", key
-            ).fetchall()
-            if len(self._ids_kept) >= _MAX_IDS_KEPT:
-                self._ids_kept.clear()
-            self._ids_kept[key] = id
-        return self._ids_kept[key]
-
-    def values_of(self, name: str) -> list[tuple[int, FieldValue]]:
-        """Return the ids and the distinct values of a field, some of which no document may have any more."""
-        query = "SELECT id, value FROM field_values WHERE name = ?"
-        return [(id, json.loads(value)) for id, value in self._database.execute(query, (name,))]
-
-    def document_sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number, the count of passages and the count of fields of every document, by number."""
-        query = "SELECT number, passages, length(value_ids) FROM documents ORDER BY number"
-        rows = np.array(self._database.execute(query).fetchall(), dtype=np.int64).reshape(-1, 3)
-        return rows[:, 0], rows[:, 1], rows[:, 2] // _VALUE_IDS.itemsize
-
-    def all_value_ids(self) -> NDArray[np.int32]:
-        """Return the value ids of all documents one after the other, by document number."""
-        query = "SELECT value_ids FROM documents ORDER BY number"
-        return np.frombuffer(b"".join(blob for (blob,) in self._database.execute(query)), dtype=_VALUE_IDS)
-
-    def used_values(self) -> Iterator[tuple[str, FieldValue]]:
-        """Remove the values that no document has, and yield the others, each with the name of its field."""
-        used = set(np.unique(self.all_value_ids()).tolist())
-        rows = self._database.execute("SELECT id, name, value FROM field_values ORDER BY id").fetchall()
-        unused = [(id,) for id, _, _ in rows if id not in used]
-        self._database.executemany("DELETE FROM field_values WHERE id = ?", unused)
-        self._ids_kept.clear()
-        return ((name, json.loads(value)) for id, name, value in rows if id in used)
+    def used_fields(self) -> FieldKinds:
+        """Remove the values that no document has, and return the fields with the types of their values."""
+        used = "SELECT 1 FROM document_values WHERE value_id = id"
+        self._database.execute(f"DELETE FROM field_values WHERE NOT EXISTS ({used})")
+        return field_kinds(self._database)
 
     def mark_seen(self, number: int | None) -> None:
         """Mark a document as seen in this run."""
@@ -268,7 +232,8 @@ class DocumentTable:
     def remove(self, entry: DocumentEntry) -> None:
         """Remove a document, which makes the rows of its vectors dead."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
-        self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
+        for table in ("vectors", "document_values"):
+            self._database.execute(f"DELETE FROM {table} WHERE document = ?", (entry.number,))
 
     def summary(self) -> tuple[int, int, str]:
         """Return the counts of documents and passages, and a hash of all ids and contents.
@@ -313,18 +278,6 @@ class DocumentTable:
         Their vectors may be moved to another segment during the iteration.
         """
         return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
-
-    def encoded_at(self, segment: int, row: int) -> DocumentEntry:
-        """Return the document that owns a row of a segment.
-
-        Raises:
-            DamagedIndex: The row belongs to no document.
-        """
-        query = f"{_ENTRIES} WHERE segment = ? AND first_row <= ? ORDER BY first_row DESC LIMIT 1"
-        entry = next(self._entries(query, segment, row), None)
-        if entry is None or row >= entry.first_row + entry.passages:
-            raise DamagedIndex(f"row {row:,} of the vectors {segment:06d}.f32 belongs to no document")
-        return entry
 
     def _entries(self, query: str, *values: object) -> Iterator[DocumentEntry]:
         for row in self._database.execute(query, values):

@@ -1,4 +1,4 @@
-"""The index folder: its layout, its manifest, and how to open it.
+"""The index folder: its layout, its manifest and its generations.
 
     manifest.json            names the one valid generation; replaced in one step
     generation-000002/       that generation, never changed once the manifest names it:
@@ -7,37 +7,34 @@
         documents.sqlite         the documents, for the next build (see `document_table`)
     writer.lock              held while a build runs
 
-A build writes its own generation (see `build_transaction`). A reader sees either the whole old generation or
+A build writes its own generation (see `writer`). A reader sees either the whole old generation or
 the whole new one, even after a crash.
 """
 
-import asyncio
 import dataclasses
 import json
-import sqlite3
+import os
+import re
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import BadIndex
-from askance.core.filters import FieldKinds, Filter
-from askance.core.ports import Encoder
+from askance.core.filters import FieldKinds
 from askance.retrieval.bm25_analysis import Analysis
-from askance.retrieval.index.document_table import DocumentTable
-from askance.retrieval.index.field_columns import FieldColumns, Selection
-from askance.retrieval.index.lexical import LexicalIndex, open_lexical
 from askance.retrieval.index.passages import Chunking
-from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
 
 FORMAT = "askance-index"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MANIFEST, INCOMING_MANIFEST = "manifest.json", ".manifest.json.new"
 LOCK = "writer.lock"
 LEXICAL, VECTORS, DOCUMENTS = "lexical", "vectors", "documents.sqlite"
-_NUM_TRIES = 3
+_GENERATION = re.compile(r"generation-\d{6,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,66 +81,6 @@ class Manifest:
     chunking: Chunking = Chunking()
     scripts: Mapping[str, int] = field(default_factory=dict)
     fields: FieldKinds = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexReader:
-    """An index opened for reading. It stays valid and unchanged while a build writes a new generation.
-
-    Attributes:
-        vectors: The vectors; None unless an encoder was given.
-    """
-
-    folder: Path
-    manifest: Manifest
-    lexical: LexicalIndex
-    columns: FieldColumns
-    vectors: FlatIndex | None = None
-
-    async def selection(self, where: Filter) -> Selection:
-        """Return the documents that pass a filter.
-
-        Raises:
-            RetrieverFailure: The document table can't be read.
-        """
-        kept = self.columns.kept(where)
-        return await asyncio.to_thread(self.columns.select, where) if kept is None else kept
-
-
-def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexReader:
-    """Open the index in `folder`.
-
-    Args:
-        encoder: The encoder that must have made the vectors. With an encoder, the vectors are opened as well.
-
-    Raises:
-        BadIndex: The index is missing, empty, damaged or newer than this version, or has no vectors of the
-            encoder.
-    """
-    for _ in range(_NUM_TRIES):
-        manifest = read_manifest(folder)
-        if manifest.passages == 0:
-            raise BadIndex(f"the index {folder} is empty: add documents to it with `askance index`.")
-        made_by = None if encoder is None else encoder_record(folder, manifest)
-        if encoder is not None and made_by is not None and made_by.fingerprint != encoder.fingerprint:
-            wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
-            raise mismatch_error(folder, made_by, wanted)
-        path = generation_folder(folder, manifest.generation)
-        try:
-            lexical, vectors = open_lexical(path / LEXICAL), None
-            columns = FieldColumns(DocumentTable(path / DOCUMENTS, is_finished=True))
-            if made_by is not None:
-                vectors = FlatIndex(path / VECTORS, path / DOCUMENTS, made_by.dimensions)
-            return IndexReader(folder, manifest, lexical, columns, vectors)
-        except (ValueError, OSError, sqlite3.Error) as error:
-            problem: Exception = error
-        if read_manifest(folder).generation == manifest.generation:
-            break
-        # A build has replaced and removed this generation in the meantime.
-    raise BadIndex(
-        f"the index {folder}, written by {manifest.engine}, can't be opened ({problem}): "
-        f"{_remedy(path, problem)}."
-    ) from problem
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
@@ -222,20 +159,72 @@ def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
     return manifest.encoder
 
 
-def _remedy(path: Path, problem: Exception) -> str:
-    """Return what the user can do about `problem`.
+def read_base(
+    folder: Path, analysis: Analysis, encoder: EncoderRecord | None, chunking: Chunking | None
+) -> Manifest | None:
+    """Return the manifest of the index that is to be updated, or None if there is no index.
 
-    Deleting the index is the remedy only if the index is damaged.
+    Raises:
+        BadIndex: The folder is something else, or the index was built otherwise.
     """
-    try:
-        # The libraries that read an index report missing permissions as damage.
-        for each in path.rglob("*"):
-            if each.is_file():
-                each.open("rb").close()
-    except PermissionError as error:
-        problem = error
-    if isinstance(problem, PermissionError):
-        return f"have its owner let you read {problem.filename or path}"
-    if isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError):
-        return "mend what the message says, and try again"
-    return "delete the folder and build the index again"
+    if not folder.exists():
+        return None
+    if not folder.is_dir():
+        raise BadIndex(f"can't build an index in {folder}: it is a file; name a folder.")
+    if (folder / MANIFEST).exists():
+        manifest = read_manifest(folder)
+        if manifest.analysis != analysis:
+            raise mismatch_error(folder, manifest.analysis, analysis)
+        if chunking not in (None, manifest.chunking):
+            raise mismatch_error(folder, manifest.chunking, chunking)
+        made_by = manifest.encoder
+        if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
+            raise mismatch_error(folder, made_by, encoder or "no encoder")
+        return manifest
+    ours = {LOCK, INCOMING_MANIFEST}
+    names = [path.name for path in folder.iterdir()]
+    if foreign := [name for name in names if name not in ours and not _GENERATION.fullmatch(name)]:
+        raise BadIndex(
+            f"won't build an index in {folder}: it holds other files ({min(foreign)}) and no index; "
+            f"name a new or an empty folder, for example --out {folder}-index."
+        )
+    return None
+
+
+def start_generation(path: Path, base: Path | None) -> None:
+    """Create a generation in `path`, with the content of `base` or, if that is None, without content."""
+    remove_generation(path)
+    if base is None:
+        (path / LEXICAL).mkdir(parents=True)
+    else:
+        shutil.copytree(base, path, copy_function=_link_or_copy, ignore=shutil.ignore_patterns("*.lock"))
+
+
+def _link_or_copy(file: str, copy: str) -> None:
+    """Hard-link a file, or copy it if hard links are not possible.
+
+    The document table is always copied, because it is modified in place.
+    """
+    if Path(file).name != DOCUMENTS:
+        with suppress(OSError):
+            os.link(file, copy)
+            return
+    shutil.copyfile(file, copy)
+
+
+def remove_generation(path: Path) -> None:
+    """Remove an unpublished generation, its document table first.
+
+    A build resumes only if there is a document table, so it never resumes from a half-removed generation.
+    """
+    if path.exists():
+        (path / DOCUMENTS).unlink(missing_ok=True)
+        shutil.rmtree(path)
+
+
+def remove_other_generations(folder: Path, *kept: int) -> None:
+    """Remove all generations except those in `kept`, including any that killed builds left."""
+    names = {generation_folder(folder, generation).name for generation in kept}
+    for path in folder.iterdir():
+        if _GENERATION.fullmatch(path.name) and path.name not in names:
+            shutil.rmtree(path)

@@ -3,13 +3,13 @@
 Importing this module imports tantivy, so only modules that need an index import it.
 
 `retrieval.bm25_analysis` turns text into terms. tantivy only splits the joined terms at spaces. A passage
-also has the number of its document in the document table, and the value ids of its fields as terms.
+also has the number of its document in the document table, by which filtered searches select it.
 """
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -18,23 +18,20 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import tantivy
 
-from askance.core.filters import FieldComparison, fold
 from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
-from askance.retrieval.index.field_columns import Selection
+from askance.retrieval.index.document_table import Selection
 from askance.text.words import SCRIPTS, scripts_of
 
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE, _SCRIPT = "terms", "document", "passage", "script"
-_NUMBER, _VALUES = "number", "values"
+_NUMBER, _NUMBER_TERM = "number", "number_term"
 _HEAP_BYTES = 64_000_000
 _LOCK = ".lock"
-_MANY_SELECTED = 0.25
-"""The share of selected passages from which the hits of a search are filtered afterwards, which is faster."""
-_MAX_VALUES = 256
-"""The number of values in a filter up to which tantivy applies it, which is faster."""
 _FIRST_HITS, _MORE_HITS = 1.5, 8
+_MIN_HITS_FILTERED = 1_000
+"""Up to so many hits more than there are selected documents, filtering hits is faster than tantivy's way."""
 
 
 _FIELDS = tantivy.SchemaBuilder()
@@ -43,7 +40,7 @@ _FIELDS.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
 _FIELDS.add_text_field(_SCRIPT, tokenizer_name="raw", index_option="basic")
 _FIELDS.add_bytes_field(_PASSAGE, stored=True)
 _FIELDS.add_unsigned_field(_NUMBER, fast=True)
-_FIELDS.add_text_field(_VALUES, tokenizer_name="whitespace", index_option="basic")
+_FIELDS.add_text_field(_NUMBER_TERM, tokenizer_name="raw", index_option="basic")
 SCHEMA = _FIELDS.build()
 
 
@@ -81,14 +78,8 @@ class LexicalWriter:
         self._has_changes = False
 
     @_write_errors()
-    def add(
-        self, document_id: str, passages: Iterable[Passage], number: int = 0, value_ids: Sequence[int] = ()
-    ) -> None:
-        """Add the passages of a document.
-
-        Args:
-            number, value_ids: The number and the values of the document, as `DocumentTable.add` returns them.
-        """
+    def add(self, document_id: str, passages: Iterable[Passage], number: int = 0) -> None:
+        """Add the passages of a document, whose number in the document table is `number`."""
         self._has_changes = True
         for passage in passages:
             record = tantivy.Document()
@@ -99,7 +90,7 @@ class LexicalWriter:
             record.add_text(_DOCUMENT, document_id)
             record.add_bytes(_PASSAGE, _pack(passage))
             record.add_unsigned(_NUMBER, number)
-            record.add_text(_VALUES, " ".join(map(str, value_ids)))
+            record.add_text(_NUMBER_TERM, str(number))
             self._writer.add_document(record)
 
     @_write_errors()
@@ -152,25 +143,25 @@ class LexicalIndex:
     ) -> list[tuple[float, tantivy.DocAddress]]:
         """Return what `search` would return if the index held only the selected documents.
 
-        The scores are those of `search`. If many passages are selected, or their filter has many values, the
-        best hits are searched and then filtered, with more and more hits. Otherwise tantivy filters.
+        The scores are those of `search`. The best hits are searched and then filtered, with more and more
+        hits. Once there are more of them than selected documents, tantivy intersects the query with these.
         """
-        has_few_values = sum(map(len, selection.value_ids.values())) <= _MAX_VALUES
-        num_hits = int(_FIRST_HITS * limit / max(selection.share, 1e-9)) + 1
         if selection.num_passages == 0:
             return []
-        if selection.share < _MANY_SELECTED and has_few_values:
-            return self.search(_both(query, selection), limit)
-        while True:
+        num_hits = int(_FIRST_HITS * limit * self.num_passages / selection.num_passages) + 1
+        while num_hits <= _MIN_HITS_FILTERED + len(selection.numbers):
             hits = self.search(query, min(num_hits, self.num_passages))
             numbers = self._searcher.fast_field_values(_NUMBER, [address for _, address in hits])
             is_kept = selection.is_selected[np.array(numbers, dtype=np.int64)]
             kept = [hit for hit, is_selected in zip(hits, is_kept, strict=True) if is_selected]
             if len(kept) >= limit or len(hits) < num_hits:
                 return kept[:limit]
-            if has_few_values:
-                return self.search(_both(query, selection), limit)
             num_hits *= _MORE_HITS
+        make, must = tantivy.Query, tantivy.Occur.Must
+        # Looking up a set of terms takes half of the time of looking up a set of numbers.
+        selected = make.term_set_query(SCHEMA, _NUMBER_TERM, list(map(str, selection.numbers.tolist())))
+        both = make.boolean_query([(must, query), (must, make.const_score_query(selected, 0.0))])
+        return self.search(both, limit)
 
     @panics_as(ValueError)
     def passage(self, address: tantivy.DocAddress) -> Passage:
@@ -231,25 +222,6 @@ def any_term_query(terms: Iterable[str]) -> tantivy.Query:
         for term, count in Counter(terms).items()
     ]
     return query.boolean_query([(tantivy.Occur.Should, each) for each in weighed])
-
-
-def _both(query: tantivy.Query, selection: Selection) -> tantivy.Query:
-    """Return a query for the selected passages among those that `query` finds, with the same scores."""
-    make, occur = tantivy.Query, tantivy.Occur
-
-    def any_value(comparison: FieldComparison) -> tantivy.Query:
-        ids = selection.value_ids[str(comparison)].tolist()
-        terms = [make.term_query(SCHEMA, _VALUES, str(id), "basic") for id in ids]
-        return make.boolean_query([(occur.Should, term) for term in terms]) if terms else make.empty_query()
-
-    where = fold(
-        selection.where,
-        any_value,
-        lambda parts: make.boolean_query([(occur.Must, part) for part in parts]),
-        lambda parts: make.boolean_query([(occur.Should, part) for part in parts]),
-        lambda part: make.boolean_query([(occur.Must, make.all_query()), (occur.MustNot, part)]),
-    )
-    return make.boolean_query([(occur.Must, query), (occur.Must, make.const_score_query(where, 0.0))])
 
 
 def read_opstamp(folder: Path) -> int:

@@ -9,7 +9,6 @@ has one segment; when it is compacted, its rows move to the next one.
 """
 
 import os
-import threading
 from operator import itemgetter
 from pathlib import Path
 
@@ -17,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
-from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable
-from askance.retrieval.index.field_columns import Selection
-from askance.retrieval.index.passages import passage_id
+from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, Selection
 from askance.storage.durable_files import sync
 
 _LENGTH_TOLERANCE = 1e-3
@@ -107,27 +104,25 @@ class FlatIndex:
         folder: The folder `vectors` of the generation.
         documents: The document table, which records the rows in use.
 
+    Attributes:
+        owners: The number of each row's document; -1 for a dead row.
+
     Raises:
         DamagedIndex: The files are too short, or rows in use are not vectors of length 1.
         OSError, sqlite3.Error: The files can't be read.
     """
 
-    def __init__(self, folder: Path, documents: Path, dimensions: int) -> None:
+    def __init__(self, folder: Path, documents: DocumentTable, dimensions: int) -> None:
         self.dimensions = dimensions
-        self._documents = DocumentTable(documents, is_finished=True)
-        # Two threads must not use one SQLite connection at the same time.
-        self._lock = threading.Lock()
-        segment = self._documents.segment()
-        self._segment, self.num_vectors = segment.number, segment.live
-        path = segment_path(folder, segment.number)
+        segment = documents.segment()
+        self.num_vectors, path = segment.live, segment_path(folder, segment.number)
         self._rows = np.zeros((0, dimensions), dtype=np.float32)
         if segment.end:
             self._rows = np.asarray(map_rows(path, segment.end, dimensions))
-        # The number of each row's document; -1 for a dead row.
-        self._owners = np.full(segment.end, -1, dtype=np.int32)
-        for document in self._documents.encoded_in(segment.number):
-            self._owners[document.first_row : document.first_row + document.passages] = document.number
-        check_rows(self._rows, str(path), self._owners < 0)
+        self.owners = np.full(segment.end, -1, dtype=np.int32)
+        for document in documents.encoded_in(segment.number):
+            self.owners[document.first_row : document.first_row + document.passages] = document.number
+        check_rows(self._rows, str(path), self.owners < 0)
 
     def search(
         self, query: NDArray[np.float32], limit: int, selection: Selection | None = None
@@ -141,22 +136,11 @@ class FlatIndex:
         with np.errstate(all="ignore"):  # dead rows may hold anything
             scores = self._rows @ query
         # The owner of a dead row is -1, and the last element of `is_selected` is false.
-        is_searched = self._owners >= 0 if selection is None else selection.is_selected[self._owners]
+        is_searched = self.owners >= 0 if selection is None else selection.is_selected[self.owners]
         scores[~is_searched] = -np.inf
         num_top = min(limit, int(is_searched.sum()))
         top_rows = np.argpartition(scores, -num_top)[-num_top:].tolist() if num_top else []
         return sorted(((float(scores[row]), row) for row in top_rows), key=itemgetter(0), reverse=True)
-
-    def ids_at(self, row: int) -> tuple[str, str]:
-        """Return the document id and the passage id of a row that `search` returned.
-
-        Raises:
-            DamagedIndex, sqlite3.Error: The document table is damaged.
-        """
-        with self._lock:
-            document = self._documents.encoded_at(self._segment, row)
-        number = row - document.first_row + 1
-        return document.id, passage_id(document.id, number, document.passages)
 
 
 def segment_path(folder: Path, segment: int) -> Path:

@@ -1,0 +1,221 @@
+"""The reader of an index: search by terms or by a vector, and fetch passages and documents."""
+
+import asyncio
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.errors import BadIndex
+from askance.core.filters import FieldKinds, Filter
+from askance.core.ports import Encoder
+from askance.core.types import Hit, Passage
+from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, Selection
+from askance.retrieval.index.index_folder import (
+    DOCUMENTS,
+    LEXICAL,
+    VECTORS,
+    EncoderRecord,
+    Manifest,
+    encoder_record,
+    generation_folder,
+    mismatch_error,
+    read_manifest,
+)
+from askance.retrieval.index.lexical import any_term_query, open_lexical
+from askance.retrieval.index.passages import passage_id
+from askance.retrieval.index.vectors import FlatIndex
+from askance.retrieval.ranking import best_hits
+
+_NUM_TRIES = 3
+_SELECTIONS_KEPT = 64
+_NUMBERED = re.compile(r"(.*)#\d+", re.DOTALL)
+
+
+class IndexReader:
+    """One generation of an index. It stays valid and unchanged while a build writes a new one.
+
+    Several threads may use the object at the same time. A method raises ValueError, OSError or sqlite3.Error
+    if the index can no longer be read.
+
+    Args:
+        made_by: The encoder that made the vectors; None leaves them unopened.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, made_by: EncoderRecord | None) -> None:
+        self.folder, self.manifest = folder, manifest
+        path = generation_folder(folder, manifest.generation)
+        self.lexical = open_lexical(path / LEXICAL)
+        self._documents = DocumentTable(path / DOCUMENTS, is_finished=True)
+        self.vectors, self.dimensions = None, made_by.dimensions if made_by else 0
+        if made_by is not None:
+            self.vectors = FlatIndex(path / VECTORS, self._documents, self.dimensions)
+        # Two threads must not use one SQLite connection at the same time.
+        self._lock = threading.Lock()
+        self._selections: dict[str, Selection] = {}
+
+    @property
+    def fields(self) -> FieldKinds:
+        """The fields of the documents with the types of their values."""
+        return self.manifest.fields
+
+    @property
+    def version(self) -> str:
+        """A hash of all documents, which changes with them."""
+        return self.manifest.content_hash
+
+    async def search_terms(
+        self,
+        terms: Sequence[str],
+        k: int,
+        *,
+        exclude: frozenset[str] = frozenset(),
+        where: Filter | None = None,
+    ) -> tuple[Hit, ...]:
+        """Return the `k` best passages by BM25, best first (see `lexical.any_term_query`).
+
+        Args:
+            exclude: The ids of passages to ignore.
+            where: The filter of the documents to search; None searches all.
+        """
+        lexical, query, selection = self.lexical, any_term_query(terms), await self._selection(where)
+        find, num_all = partial(lexical.search, query), lexical.num_passages
+        if selection is not None:
+            find, num_all = partial(lexical.search_selected, query, selection), selection.num_passages
+        return await best_hits(find, lexical.passage, k, exclude, num_all, len(terms))
+
+    async def search_vector(
+        self,
+        vector: NDArray[np.float32],
+        k: int,
+        *,
+        exclude: frozenset[str] = frozenset(),
+        where: Filter | None = None,
+    ) -> tuple[Hit, ...]:
+        """Return the `k` passages whose vectors have the greatest inner products with `vector`, best first.
+
+        The vectors must have been opened. For the arguments, see `search_terms`.
+        """
+        vectors, selection = self.vectors, await self._selection(where)
+        assert vectors is not None
+        find = partial(vectors.search, vector, selection=selection)
+        return await best_hits(find, self._passage, k, exclude, vectors.num_vectors, self.dimensions)
+
+    def fetch(self, id: str, where: Filter | None = None) -> Passage | None:
+        """Return the passage with this id, or None if there is none of a document that passes the filter."""
+        numbered = _NUMBERED.fullmatch(id)
+        for document_id in (id, *([numbered[1]] if numbered else [])):
+            passage = self.passages_of(document_id).get(id)
+            if passage is not None and where is not None:
+                with self._lock:
+                    (document,) = self._documents.matching({"id = ?": document_id})
+                return passage if self._select(where).is_selected[document.number] else None
+            if passage is not None:
+                return passage
+        return None
+
+    def passages_of(self, document_id: str) -> dict[str, Passage]:
+        """Return the passages of a document by their ids."""
+        return self.lexical.passages_of(document_id)
+
+    def documents(
+        self,
+        *,
+        prefix: str | None = None,
+        after: str | None = None,
+        where: Filter | None = None,
+        is_wanted: Callable[[DocumentEntry], bool] = lambda document: True,
+        limit: int | None = None,
+    ) -> list[DocumentEntry]:
+        """Return the first `limit` documents that are wanted and pass a filter, sorted by id.
+
+        Args:
+            prefix: What their paths begin with.
+            after: The id after which the list begins.
+        """
+        with self._lock:
+            conditions = {"instr(place, ?) = 1": prefix, "id > ?": after}
+            found = self._documents.matching(conditions, where)
+            return list(islice(filter(is_wanted, found), limit))
+
+    async def _selection(self, where: Filter | None) -> Selection | None:
+        if where is None:
+            return None
+        return self._selections.get(str(where)) or await asyncio.to_thread(self._select, where)
+
+    def _select(self, where: Filter) -> Selection:
+        """Return the documents that pass a filter, which are kept for the next searches."""
+        key = str(where)
+        with self._lock:
+            if key not in self._selections:
+                self._selections[key] = self._documents.select(where)
+                if len(self._selections) > _SELECTIONS_KEPT:
+                    self._selections.pop(next(iter(self._selections)))
+            return self._selections[key]
+
+    def _passage(self, row: int) -> Passage:
+        """Return the passage of a row of the vectors."""
+        assert self.vectors is not None
+        with self._lock:
+            (document,) = self._documents.matching({"number = ?": int(self.vectors.owners[row])})
+        id = passage_id(document.id, row - document.first_row + 1, document.passages)
+        passage = self.passages_of(document.id).get(id)
+        if passage is None:
+            raise DamagedIndex(f"the passage {id!r} has a vector and is not in the index")
+        return passage
+
+
+def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexReader:
+    """Open the index in `folder`.
+
+    Args:
+        encoder: The encoder that must have made the vectors. With an encoder, the vectors are opened as well.
+
+    Raises:
+        BadIndex: The index is missing, empty, damaged or newer than this version, or has no vectors of the
+            encoder.
+    """
+    for _ in range(_NUM_TRIES):
+        manifest = read_manifest(folder)
+        if manifest.passages == 0:
+            raise BadIndex(f"the index {folder} is empty: add documents to it with `askance index`.")
+        made_by = None if encoder is None else encoder_record(folder, manifest)
+        if encoder is not None and made_by is not None and made_by.fingerprint != encoder.fingerprint:
+            wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
+            raise mismatch_error(folder, made_by, wanted)
+        try:
+            return IndexReader(folder, manifest, made_by)
+        except (ValueError, OSError, sqlite3.Error) as error:
+            problem: Exception = error
+        if read_manifest(folder).generation == manifest.generation:
+            break
+        # A build has replaced and removed this generation in the meantime.
+    raise BadIndex(
+        f"the index {folder}, written by {manifest.engine}, can't be opened ({problem}): "
+        f"{_remedy(generation_folder(folder, manifest.generation), problem)}."
+    ) from problem
+
+
+def _remedy(path: Path, problem: Exception) -> str:
+    """Return what the user can do about `problem`.
+
+    Deleting the index is the remedy only if the index is damaged.
+    """
+    try:
+        # The libraries that read an index report missing permissions as damage.
+        for each in path.rglob("*"):
+            if each.is_file():
+                each.open("rb").close()
+    except PermissionError as error:
+        problem = error
+    if isinstance(problem, PermissionError):
+        return f"have its owner let you read {problem.filename or path}"
+    if isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError):
+        return "mend what the message says, and try again"
+    return "delete the folder and build the index again"
