@@ -1,50 +1,42 @@
 """The charts of Office files."""
 
+from collections import defaultdict
+from xml.etree.ElementTree import Element
+
 from askance.retrieval.index.formats.content import TextBuilder
 from askance.retrieval.index.formats.packages import Package, whole_number
 
 _MAX_CELLS = 1_000_000
 """The largest table in which values stand under the names of their series."""
-_PARTS = ("title", "tx", "cat", "xVal", "val", "yVal")
 
 
 def chart_text(package: Package, member: str, text: TextBuilder) -> None:
     """Append the titles of a chart, and its values as a table with the names of its series."""
-    titles, names = list[str](), list[str]()
-    labels, points = dict[int, str](), dict[tuple[int, int], str]()
-    inside, index, element = "", 0, ""
-    for kind, name, attributes in package.events(member):
-        if kind == "text":
-            if not element:
-                continue
-            if inside == "title":
-                titles[-1] += name
-            elif inside == "tx" and names and element == "v":
-                names[-1] += name
-            elif inside in ("cat", "xVal") and len(names) == 1:
-                labels[index] = labels.get(index, "") + name
-            elif inside in ("val", "yVal"):
-                points[index, len(names)] = points.get((index, len(names)), "") + name
-        elif name in ("t", "v"):
-            element = name if kind == "start" else ""
-        elif name in _PARTS and inside in ("", name):
-            inside = name if kind == "start" else ""
-            titles += [""] * (inside == "title")
-        elif name == "ser" and kind == "start":
-            names.append("")
-        elif name == "pt" and kind == "start":
-            index = whole_number(attributes.get("idx"), 0)
-    for title in titles:
-        text.paragraph(title)
-    text.row(["", *names])
-    by_label: dict[int, dict[int, str]] = {index: {} for index in labels}
-    for (index, column), value in points.items():
-        by_label.setdefault(index, {})[column] = value
-    is_sparse = len(by_label) * len(names) > _MAX_CELLS
-    for index, values in sorted(by_label.items()):
-        columns = values if is_sparse else range(1, max(values, default=0) + 1)
-        cells = [values.get(column, "") for column in columns]
-        text.row([labels.get(index, ""), *map(_number, cells)])
+    chart = package.tree(member)
+    for title in chart.iter("title"):
+        text.paragraph("".join(each.text or "" for each in title.iter() if each.tag in ("t", "v")))
+    all_series, rows = list(chart.iter("ser")), defaultdict[int, dict[int, str]](dict)
+    text.row(["", *("".join(each.text or "" for each in one.iterfind("tx//v")) for one in all_series)])
+    for column, one in enumerate(all_series, start=1):
+        if column == 1:
+            for index, label in _points(one, "cat", "xVal").items():
+                rows[index][0] = label
+        for index, value in _points(one, "val", "yVal").items():
+            rows[index][column] = _number(value)
+    is_sparse = len(rows) * len(all_series) > _MAX_CELLS
+    for _, cells in sorted(rows.items()):
+        columns = sorted({0, *cells}) if is_sparse else range(max(cells) + 1)
+        text.row([cells.get(column, "") for column in columns])
+
+
+def _points(series: Element, *names: str) -> dict[int, str]:
+    """Return the texts of the points in the elements of these names in a series, by their index."""
+    points = defaultdict[int, str](str)
+    for element in (each for name in names for each in series.iter(name)):
+        for point in element.iter("pt"):
+            values = (each.text or "" for each in point.iter("v"))
+            points[whole_number(point.get("idx"), 0)] += "".join(values)
+    return points
 
 
 def _number(written: str) -> str:

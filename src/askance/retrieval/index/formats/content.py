@@ -1,8 +1,12 @@
 """The content of a document as a reader returns it: text, with the pages and sections in it, and rows."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from errno import EINVAL
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from askance.core.filters import FieldValue
 from askance.core.strict_json import whole_characters
@@ -68,6 +72,7 @@ class UnreadPart:
 
 
 Rows = Iterator[DocumentRow | UnreadPart]
+ReadFile = Callable[[Path], Rows]
 
 
 def whole(row: DocumentRow) -> DocumentRow:
@@ -83,6 +88,21 @@ def whole(row: DocumentRow) -> DocumentRow:
 
 class UnreadableFile(ValueError):
     """The content of a file does not match its name. The message gives only the reason."""
+
+
+@contextmanager
+def unreadable(reason: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn errors that damaged content causes into `UnreadableFile` with this reason. Errors of the system pass.
+
+    An offset before the beginning of a file is no error of the system.
+    """
+    try:
+        yield
+    except errors as error:
+        is_of_system = isinstance(error, OSError) and error.errno not in (None, EINVAL)
+        if is_of_system or isinstance(error, UnreadableFile):
+            raise
+        raise UnreadableFile(f"{reason} ({error})") from error
 
 
 def check_size(num_bytes: int, limit: int = MAX_FILE_BYTES) -> None:
@@ -117,9 +137,11 @@ class TextBuilder:
 
     Attributes:
         first_heading: The first heading of the document; empty while there is none.
+        unread: The files inside the document that can't be read.
     """
 
     first_heading: str = ""
+    unread: list[UnreadPart] = field(default_factory=list)
     _blocks: list[str] = field(default_factory=list)
     _marks: list[Mark] = field(default_factory=list)
     _length: int = 0
@@ -174,6 +196,26 @@ class TextBuilder:
         for mark in row.marks:
             section = ", ".join(filter(None, (name, mark.section)))
             self._marks.append(Mark(start + max(0, mark.start - cut), mark.page, section))
+
+    def attach(self, content: bytes, suffix: str, read: ReadFile, name: str, section: str = "") -> None:
+        """Append the text of a file inside the document, or keep the reason why there is none.
+
+        Args:
+            suffix: The extension of the file.
+            name: The name under which it is reported.
+            section: What stands before the names of its sections.
+        """
+        with TemporaryDirectory(prefix="askance-inside-") as folder:
+            path = Path(folder, f"inside{suffix}")
+            path.write_bytes(content)
+            try:
+                for row in read(path):
+                    if isinstance(row, DocumentRow):
+                        self.append(row, section)
+                    else:
+                        self.unread.append(UnreadPart(f"{name}, {row.name}", row.reason))
+            except UnreadableFile as error:
+                self.unread.append(UnreadPart(name, str(error)))
 
     def document(self, title: str | None = "", author: str = "") -> DocumentRow:
         """Return the collected text, with a title from metadata or else the first heading."""

@@ -1,21 +1,21 @@
 """The reader of mail."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import Compat32, default
 from mimetypes import guess_extension
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from askance.retrieval.index.formats.content import (
-    DocumentRow,
+    ReadFile,
     Rows,
     TextBuilder,
     UnreadableFile,
     UnreadPart,
     check_size,
+    unreadable,
 )
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.html import add_page, decoded_page
@@ -31,7 +31,6 @@ MAX_CONTENT_HEADER_CHARACTERS = 2_000
 _MAX_NAME_CHARACTERS = 255
 _TEXTS = ("text/plain", "text/html")
 _HEADERS = ("From", "To", "Cc", "Date")
-ReadFile = Callable[[Path], Rows]
 
 
 def read_mail(path: Path, read_file: ReadFile) -> Rows:
@@ -48,13 +47,11 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
     """
     check_size(path.stat().st_size, MAX_MAIL_BYTES)
     reader = _Reader(read_file)
-    try:
+    with unreadable("its parts are nested too deep", RecursionError):
         message = _PARSER.parsebytes(path.read_bytes())
         if not message.keys():
             raise UnreadableFile("no mail: it has no headers")
         reader.add(message, 1)
-    except RecursionError as error:
-        raise UnreadableFile("its parts are nested too deep") from error
     yield reader.text.document(_header(message, "Subject"), _header(message, "From"))
     yield from reader.all_unread()
 
@@ -76,7 +73,6 @@ class MessageBuilder:
 
     def __init__(self, read_file: ReadFile) -> None:
         self.text = TextBuilder()
-        self.unread = list[UnreadPart]()
         self._read_file = read_file
         self._num_attachments, self._first_beyond = 0, ""
 
@@ -91,32 +87,23 @@ class MessageBuilder:
         """Return whether a further attachment can be read, and count it. Messages have a depth."""
         self._num_attachments += 1
         if depth == MAX_DEPTH:
-            self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
+            self.text.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
         if self._num_attachments == MAX_ATTACHMENTS + 1:
             self._first_beyond = name
         return depth < MAX_DEPTH and self._num_attachments <= MAX_ATTACHMENTS
 
     def all_unread(self) -> Iterator[UnreadPart]:
         """Yield what was not read, with the attachments beyond the bound as one."""
-        yield from self.unread
+        yield from self.text.unread
         if num_beyond := max(0, self._num_attachments - MAX_ATTACHMENTS):
             name = f"{self._first_beyond} and the attachments after it, {num_beyond:,} in all"
             yield UnreadPart(name, f"up to {MAX_ATTACHMENTS:,} attachments are read")
 
     def attach(self, name: str, content: bytes) -> None:
         """Append the text of an attachment, or keep the reason why there is none."""
-        with TemporaryDirectory(prefix="askance-mail-") as folder:
-            # The name in the message may hold slashes or be too long, and only its end says what it is.
-            path = Path(folder, "attachment" + "".join(Path(name).suffixes[-2:])[-20:].replace("\0", ""))
-            path.write_bytes(content)
-            try:
-                for row in self._read_file(path):
-                    if isinstance(row, DocumentRow):
-                        self.text.append(row, name)
-                    else:
-                        self.unread.append(UnreadPart(f"{name}, {row.name}", row.reason))
-            except UnreadableFile as error:
-                self.unread.append(UnreadPart(name, str(error)))
+        # The name in the message may hold slashes or be too long, and only its end says what it is.
+        suffix = "".join(Path(name).suffixes[-2:])[-20:].replace("\0", "")
+        self.text.attach(content, suffix, self._read_file, name, section=name)
 
 
 class _Reader(MessageBuilder):
@@ -149,7 +136,7 @@ class _Reader(MessageBuilder):
                 else:
                     self.text.paragraph(_plain_text(part))
             except UnreadableFile as error:
-                self.unread.append(UnreadPart("the text of the message", str(error)))
+                self.text.unread.append(UnreadPart("the text of the message", str(error)))
 
     def _add_attachment(self, part: Message, depth: int) -> None:
         kind, inner = part.get_content_type(), _inner_parts(part)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from askance.retrieval.index.formats.content import Rows, UnreadableFile, check_length, check_size
+from askance.retrieval.index.formats.content import Rows, check_length, check_size, unreadable
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.plain import markdown_document
 
@@ -24,13 +24,12 @@ def read_notebook(path: Path) -> Rows:
         UnreadableFile: The file is no notebook, or too large.
     """
     check_size(path.stat().st_size)
-    try:
+    errors = (ValueError, RecursionError, TypeError, KeyError, AttributeError)
+    with unreadable("no notebook of Jupyter that can be read", *errors):
         notebook = json.loads(decoded(path.read_bytes()))
         sheets = notebook.get("worksheets") or [notebook]  # format 3 has sheets
         cells = [cell for sheet in sheets for cell in sheet["cells"]]
         blocks = [block for cell in cells for block in _blocks(cell)]
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise UnreadableFile(f"no notebook of Jupyter that can be read ({error})") from error
     check_length(sum(map(len, blocks)))
     yield markdown_document("\n\n".join(filter(None, blocks)))
 

@@ -3,7 +3,9 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
 
 from askance.retrieval.index.formats.packages import Package, whole_number
 
@@ -16,40 +18,35 @@ _MAX_LABEL_CHARACTERS = 100
 _MAX_BASES = _MAX_LEVELS = 10
 
 
-@dataclass(slots=True)
-class ParagraphStyle:
-    """The list and the level of a style of paragraphs; an empty string or None if it states none."""
-
-    based_on: str = ""
-    list_id: str = ""
-    level: int | None = None
+Properties = dict[str, str]
+"""The values of the elements in a style, or in a level of a list, by their names."""
 
 
-@dataclass(slots=True)
-class _Level:
-    """A level of a list.
-
-    Attributes:
-        template: The label, in which %1 is the number of the first level.
-        restart: How many levels from the first one restart this level; None if all above it do.
-        style: The style whose paragraphs have this level.
-    """
-
-    start: int = 1
-    format: str = "decimal"
-    template: str = ""
-    restart: int | None = None
-    style: str = ""
-    has_digits: bool = False
+def properties_of(element: Element) -> Properties:
+    """Return the values of the elements in a style or in a level of a list."""
+    return {each.tag: each.get("val", "") for each in element.iter()}
 
 
-def bases_of(styles: Mapping[str, ParagraphStyle], style: str) -> Iterator[str]:
+def bases_of(styles: Mapping[str, Properties], style: str) -> Iterator[str]:
     """Yield the id of a style, and of each style that it is based on."""
     for _ in range(_MAX_BASES):
         if style not in styles:
             return
         yield style
-        style = styles[style].based_on
+        style = styles[style].get("basedOn", "")
+
+
+class _List(NamedTuple):
+    """A list, which is an instance of a definition.
+
+    Attributes:
+        levels: The levels, those of the definition or its own.
+        starts: The first numbers of the levels at which it starts again.
+    """
+
+    definition: str = ""
+    levels: Mapping[int, Properties] = {}
+    starts: Mapping[int, int] = {}
 
 
 class Numbering:
@@ -59,109 +56,78 @@ class Numbering:
     which an instance starts again.
     """
 
-    def __init__(self, package: Package, member: str, styles: Mapping[str, ParagraphStyle]) -> None:
-        self._styles = styles
-        self._levels: dict[str, dict[int, _Level]] = defaultdict(dict)
-        self._own_levels: dict[str, dict[int, _Level]] = defaultdict(dict)
-        self._starts: dict[str, dict[int, int]] = defaultdict(dict)
-        self._definition: dict[str, str] = {}
-        self._style_of_definition: dict[str, str] = {}
+    def __init__(self, package: Package, member: str, styles: Mapping[str, Properties]) -> None:
+        numbering = package.tree(member)
+        definitions = {each.get("abstractNumId", ""): each for each in numbering.iter("abstractNum")}
+        lists = {each.get("numId", ""): each for each in numbering.iter("num")}
+        names = {id: properties_of(each).get("abstractNumId", "") for id, each in lists.items()}
+        self._styles, self._lists = styles, dict[str, _List]()
+        for id, name in names.items():
+            link = properties_of(definitions[name]).get("numStyleLink") if name in definitions else None
+            name = names.get(styles[link].get("numId", ""), "") if link in styles else name
+            starts = {
+                _index(each): whole_number(start.get("val"), 1)
+                for each in lists[id].iter("lvlOverride")
+                for start in each.iter("startOverride")
+            }
+            inherited = _levels_in(definitions[name]) if name in definitions else {}
+            self._lists[id] = _List(name, inherited | _levels_in(lists[id]), starts)
         self._numbers: dict[str, dict[int, int]] = defaultdict(dict)
         self._begun = set[str]()
-        self._read(package, member)
 
-    def label(self, style: str, list_id: str, level: int | None) -> str:
+    def label(self, paragraph: Properties) -> str:
         """Return the label of the next paragraph, such as "1.2", or an empty string if it has none.
 
         Args:
-            style: The id of the paragraph's style.
-            list_id, level: What the paragraph itself says; empty and None if it leaves that to its style.
+            paragraph: The style ("pStyle"), the list ("numId") and the level ("ilvl") that it states. It
+                leaves to its style what it does not state.
         """
-        bases = list(bases_of(self._styles, style))
-        if not list_id:
-            list_id = next((self._styles[each].list_id for each in bases if self._styles[each].list_id), "")
-            if not list_id:
-                return ""
-            linked = (self._linked_level(list_id, each) for each in bases)
-            stated = (self._styles[each].level for each in bases)
-            level = next((each for each in (level, *linked, *stated) if each is not None), None)
-        return self._next(list_id, level or 0)
+        bases = [] if paragraph.get("numId") else list(bases_of(self._styles, paragraph.get("pStyle", "")))
+        stated = [paragraph, *(self._styles[each] for each in bases)]
+        list_id = next(filter(None, (each.get("numId") for each in stated)), "")
+        linked = (
+            {"ilvl": str(index)}
+            for each in bases
+            for index, given in self._lists.get(list_id, _List()).levels.items()
+            if given.get("pStyle") == each
+        )
+        levels = (each["ilvl"] for each in chain(stated[:1], linked, stated[1:]) if "ilvl" in each)
+        return self._next(list_id, whole_number(next(levels, ""), 0))
 
     def _next(self, list_id: str, level: int) -> str:
-        definition, levels = self._definition_of(list_id), self._levels_of(list_id)
+        definition, levels, starts = self._lists.get(list_id, _List())
         if level not in levels:
             return ""
-        numbers, starts = self._numbers[definition], self._starts[list_id]
+        numbers = self._numbers[definition]
         if list_id not in self._begun:
             self._begun.add(list_id)
             for each in starts:
                 numbers.pop(each, None)
         for each in sorted(levels):
-            start = starts.get(each, levels[each].start)
-            restart = levels[each].restart
+            start = starts.get(each, whole_number(levels[each].get("start"), 1))
             if each < level:
                 numbers.setdefault(each, start)
             elif each == level:
                 numbers[each] = numbers[each] + 1 if each in numbers else start
-            elif restart is None or level < restart:
+            elif "lvlRestart" not in levels[each] or level < whole_number(levels[each]["lvlRestart"], 0):
                 numbers.pop(each, None)
-        if levels[level].format == "bullet":
-            return "•"
+        template, format = levels[level].get("lvlText", ""), levels[level].get("numFmt")
+        has_digits = levels[level].get("isLgl", "0") not in ("0", "false")
 
         def number(match: re.Match[str]) -> str:
             index = int(match[1]) - 1
-            has_digits = levels[level].has_digits or index not in levels
-            return _formatted(numbers.get(index, 1), "decimal" if has_digits else levels[index].format)
+            decimal = has_digits or index not in levels
+            return _formatted(numbers.get(index, 1), "" if decimal else levels[index].get("numFmt", ""))
 
-        return re.sub("%([1-9])", number, levels[level].template).strip()
+        return "•" if format == "bullet" else re.sub("%([1-9])", number, template[:_MAX_LABEL_CHARACTERS]).strip()
 
-    def _definition_of(self, list_id: str) -> str:
-        definition = self._definition.get(list_id, "")
-        style = self._styles.get(self._style_of_definition.get(definition, ""))
-        return self._definition.get(style.list_id, "") if style else definition
 
-    def _levels_of(self, list_id: str) -> dict[int, _Level]:
-        return self._levels[self._definition_of(list_id)] | self._own_levels[list_id]
+def _levels_in(element: Element) -> dict[int, Properties]:
+    return {_index(each): properties_of(each) for each in element.iter("lvl")}
 
-    def _linked_level(self, list_id: str, style: str) -> int | None:
-        levels = self._levels_of(list_id)
-        return next((index for index, level in levels.items() if level.style == style), None)
 
-    def _read(self, package: Package, member: str) -> None:
-        levels, level, definition, list_id, index = dict[int, _Level](), _Level(), "", "", 0
-        for event in package.events(member):
-            if event.kind != "start":
-                continue
-            value, given = event.attributes.get("val", ""), event.attributes
-            match event.name:
-                case "abstractNum":
-                    definition = given.get("abstractNumId", "")
-                    levels = self._levels[definition]
-                case "numStyleLink":
-                    self._style_of_definition[definition] = value
-                case "num":
-                    list_id = given.get("numId", "")
-                    levels = self._own_levels[list_id]
-                case "abstractNumId":
-                    self._definition[list_id] = value
-                case "lvlOverride":
-                    index = min(whole_number(given.get("ilvl"), 0), _MAX_LEVELS)
-                case "startOverride":
-                    self._starts[list_id][index] = whole_number(value, 1)
-                case "lvl":
-                    level = levels[min(whole_number(given.get("ilvl"), 0), _MAX_LEVELS)] = _Level()
-                case "start":
-                    level.start = whole_number(value, 1)
-                case "numFmt":
-                    level.format = value
-                case "lvlText":
-                    level.template = value[:_MAX_LABEL_CHARACTERS]
-                case "lvlRestart":
-                    level.restart = whole_number(value, 0)
-                case "pStyle":
-                    level.style = value
-                case "isLgl":
-                    level.has_digits = value not in ("0", "false")
+def _index(element: Element) -> int:
+    return min(whole_number(element.get("ilvl"), 0), _MAX_LEVELS)
 
 
 def _formatted(number: int, format: str) -> str:

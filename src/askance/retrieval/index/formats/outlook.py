@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from askance.retrieval.index.formats.content import Rows, UnreadableFile, check_size
+from askance.retrieval.index.formats.content import ReadFile, Rows, check_size, unreadable
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.html import add_page, decoded_page
-from askance.retrieval.index.formats.mail import MAX_MAIL_BYTES, MessageBuilder, ReadFile
+from askance.retrieval.index.formats.mail import MAX_MAIL_BYTES, MessageBuilder
 
 _SUBJECT, _SENDER, _TO, _CC, _BODY, _HTML = "0037", "0C1A", "0E04", "0E03", "1000", "1013"
 _ADDRESS, _NAME, _SHORT_NAME, _CONTENT = "5D01", "3707", "3704", "3701"
@@ -28,15 +28,11 @@ def read_msg(path: Path, read_file: ReadFile) -> Rows:
     import olefile
 
     check_size(path.stat().st_size, MAX_MAIL_BYTES)
-    try:
-        with olefile.OleFileIO(path) as file:
-            reader = _Reader(file, read_file)
-            reader.add("", 1)
-            yield reader.text.document(reader.property("", _SUBJECT), reader.property("", _SENDER))
-    except (OSError, IndexError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise UnreadableFile(f"no message of Outlook that can be read ({error})") from error
+    damage = unreadable("no message of Outlook that can be read", OSError, IndexError, ValueError)
+    with damage, olefile.OleFileIO(path) as file:
+        reader = _Reader(file, read_file)
+        reader.add("", 1)
+        yield reader.text.document(reader.property("", _SUBJECT), reader.property("", _SENDER))
     yield from reader.all_unread()
 
 

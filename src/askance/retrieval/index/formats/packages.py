@@ -4,7 +4,6 @@ Nothing is unpacked to disk, XML entities are refused, and the sizes that an arc
 before anything is read. `zipfile` reads no more of a member than the archive declares.
 """
 
-import errno
 import struct
 import zipfile
 import zlib
@@ -16,9 +15,10 @@ from html.entities import html5
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from askance.retrieval.index.formats.content import UnreadableFile, check_size
+from askance.retrieval.index.formats.content import UnreadableFile, check_size, unreadable
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 400_000_000
@@ -35,7 +35,12 @@ _BLOCK_BYTES = 1 << 16
 _MIN_BYTES_READ = 1 << 12
 """What each reading of a member counts for at least, as a file can refer to a member any number of times."""
 _MAX_SHOWN = 100
+_NO_ARCHIVE = "damaged, or not of the kind that its name says"
 _OLE = b"\xd0\xcf\x11\xe0"
+_DAMAGE = (
+    zipfile.BadZipFile, EOFError, OSError, OverflowError, RuntimeError, ValueError, struct.error, zlib.error
+)  # fmt: skip
+"""What `zipfile` raises for an archive that is damaged or encrypted."""
 Attributes = dict[str, str]
 
 
@@ -78,7 +83,7 @@ class Package:
             UnreadableFile: There is no such member, or it is too large or damaged.
         """
         info = self._checked(name)
-        with _zip_errors():
+        with unreadable(_NO_ARCHIVE, *_DAMAGE):
             return self.archive.read(info)
 
     def events(self, name: str) -> Iterator[XmlEvent]:
@@ -94,7 +99,7 @@ class Package:
             return
         events: list[XmlEvent] = []
         parser = _parser(events)
-        with _zip_errors(), self.archive.open(self._checked(name)) as file:
+        with unreadable(_NO_ARCHIVE, *_DAMAGE), self.archive.open(self._checked(name)) as file:
             is_read = False
             while not is_read:
                 block = file.read(_BLOCK_BYTES)
@@ -108,10 +113,27 @@ class Package:
                 yield from events
                 events.clear()
 
+    def tree(self, name: str) -> Element:
+        """Return an XML member as a tree, under an element without a name. It has to be a small one.
+
+        Raises:
+            UnreadableFile: See `events`.
+        """
+        builder = TreeBuilder()
+        builder.start("", {})
+        for kind, value, attributes in self.events(name):
+            if kind == "start":
+                builder.start(value, attributes)
+            elif kind == "end":
+                builder.end(value)
+            else:
+                builder.data(value)
+        builder.end("")
+        return builder.close()
+
     def attributes(self, name: str, element: str) -> list[Attributes]:
         """Return the attributes of each element of this name in an XML member, in order."""
-        events = self.events(name)
-        return [event.attributes for event in events if (event.kind, event.name) == ("start", element)]
+        return [each.attrib for each in self.tree(name).iter(element)]
 
     def relations(self, name: str) -> dict[str, str]:
         """Return the members that a member of an Office file refers to, by relation id."""
@@ -146,15 +168,8 @@ class Package:
 
     def text_of(self, name: str, element: str) -> str:
         """Return the text of the first element of this name in an XML member, or an empty string."""
-        text, is_inside = "", False
-        for event in self.events(name):
-            if event.kind == "text" and is_inside:
-                text += event.name
-            elif event.name == element:
-                if event.kind == "end":
-                    return text
-                is_inside = True
-        return text
+        found = self.tree(name).find(f".//{element}")
+        return "" if found is None else "".join(found.itertext())
 
     def _relations(self, name: str) -> Iterator[tuple[Attributes, str]]:
         """Yield the attributes and the target of each relation to another member."""
@@ -170,6 +185,8 @@ class Package:
         self.num_bytes_read += max(info.file_size, _MIN_BYTES_READ)
         check_size(info.file_size, MAX_MEMBER_BYTES)
         check_size(self.num_bytes_read, MAX_PACKAGE_BYTES)
+        if info.flag_bits & 1:
+            raise UnreadableFile("encrypted; remove its password first")
         if info.file_size > max(MAX_UNCHECKED_BYTES, MAX_RATIO * info.compress_size):
             raise UnreadableFile(f"{name} in it unpacks to more than {MAX_RATIO} times its size")
         return info
@@ -189,7 +206,7 @@ def open_package(path: Path) -> Iterator[Package]:
             raise UnreadableFile(
                 "encrypted, or in an older format; save it without a password, in its format"
             )
-    with _zip_errors():
+    with unreadable(_NO_ARCHIVE, *_DAMAGE):
         opened = zipfile.ZipFile(path)
     with opened as archive:
         if len(archive.NameToInfo) > MAX_MEMBERS:
@@ -256,21 +273,3 @@ def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
     parser.CharacterDataHandler = lambda text: events.append(XmlEvent("text", text, {}))
     parser.EntityDeclHandler, parser.SkippedEntityHandler = refuse, entity
     return parser
-
-
-@contextmanager
-def _zip_errors() -> Iterator[None]:
-    try:
-        yield
-    except UnreadableFile:
-        raise
-    except RuntimeError as error:
-        is_encrypted = "password" in str(error)
-        reason = "encrypted; remove its password first" if is_encrypted else f"damaged ({error})"
-        raise UnreadableFile(reason) from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # an offset before the beginning of the file
-            raise
-        raise UnreadableFile("damaged") from error
-    except (zipfile.BadZipFile, EOFError, ValueError, OverflowError, struct.error, zlib.error) as error:
-        raise UnreadableFile(f"damaged, or not of the kind that its name says ({error})") from error
