@@ -451,7 +451,7 @@ def test_a_mistake_in_the_reader_is_not_taken_for_broken_xml(tmp_path, monkeypat
     def fail(*_):
         raise error("a mistake")
 
-    monkeypatch.setattr(packages, "XmlEvent", fail)
+    monkeypatch.setattr(packages, "_local", fail)
     with pytest.raises(error, match="a mistake"):
         rows(docx(tmp_path / "a.docx", word("x")))
 

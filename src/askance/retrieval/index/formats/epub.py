@@ -21,7 +21,7 @@ def read_epub(path: Path) -> Rows:
     """
     with open_package(path) as package:
         encryption = package.events("META-INF/encryption.xml")
-        algorithms = filter(None, (event.attributes.get("Algorithm") for event in encryption))
+        algorithms = filter(None, (given.get("Algorithm") for _, _, given in encryption))
         if any(_FONT_ENCRYPTION not in algorithm and "adobe" not in algorithm for algorithm in algorithms):
             raise UnreadableFile("a book with copy protection")
         paths = [

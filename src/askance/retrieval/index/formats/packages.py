@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html.entities import html5
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
@@ -35,7 +34,7 @@ _BLOCK_BYTES = 1 << 16
 _MIN_BYTES_READ = 1 << 12
 """What each reading of a member counts for at least, as a file can refer to a member any number of times."""
 _MAX_SHOWN = 100
-_NO_ARCHIVE = "damaged, or not of the kind that its name says"
+DAMAGED = "damaged, or not of the kind that its name says"
 _OLE = b"\xd0\xcf\x11\xe0"
 _DAMAGE = (
     zipfile.BadZipFile, EOFError, OSError, OverflowError, RuntimeError, ValueError, struct.error, zlib.error
@@ -44,18 +43,9 @@ _DAMAGE = (
 Attributes = dict[str, str]
 
 
-class XmlEvent(NamedTuple):
-    """The start or the end of an XML element, or text.
-
-    Attributes:
-        kind: "start", "end" or "text".
-        name: The name of the element without its namespace; for text, the text.
-        attributes: The attributes of a starting element, by name without namespace.
-    """
-
-    kind: str
-    name: str
-    attributes: Attributes
+XmlEvent = tuple[str, str, Attributes]
+"""The start or the end of an XML element, or text: "start", "end" or "text"; the name of the element or the text;
+and the attributes of a starting element. Names are without namespaces."""
 
 
 class InvalidXml(UnreadableFile):
@@ -83,7 +73,7 @@ class Package:
             UnreadableFile: There is no such member, or it is too large or damaged.
         """
         info = self._checked(name)
-        with unreadable(_NO_ARCHIVE, *_DAMAGE):
+        with unreadable(DAMAGED, *_DAMAGE):
             return self.archive.read(info)
 
     def events(self, name: str) -> Iterator[XmlEvent]:
@@ -99,7 +89,7 @@ class Package:
             return
         events: list[XmlEvent] = []
         parser = _parser(events)
-        with unreadable(_NO_ARCHIVE, *_DAMAGE), self.archive.open(self._checked(name)) as file:
+        with unreadable(DAMAGED, *_DAMAGE), self.archive.open(self._checked(name)) as file:
             is_read = False
             while not is_read:
                 block = file.read(_BLOCK_BYTES)
@@ -113,23 +103,29 @@ class Package:
                 yield from events
                 events.clear()
 
-    def tree(self, name: str) -> Element:
-        """Return an XML member as a tree, under an element without a name. It has to be a small one.
+    def elements(self, name: str, element: str = "") -> Iterator[Element]:
+        """Yield the elements of this name in an XML member as trees, or the whole member if no name is given.
 
         Raises:
             UnreadableFile: See `events`.
         """
-        builder = TreeBuilder()
-        builder.start("", {})
+        builder, num_open = TreeBuilder(), 0
         for kind, value, attributes in self.events(name):
-            if kind == "start":
+            if kind == "start" and (num_open or element in ("", value)):
+                num_open += 1
                 builder.start(value, attributes)
-            elif kind == "end":
-                builder.end(value)
-            else:
+            elif kind == "text" and num_open:
                 builder.data(value)
-        builder.end("")
-        return builder.close()
+            elif num_open:
+                num_open -= 1
+                builder.end(value)
+                if not num_open:
+                    yield builder.close()
+                    builder = TreeBuilder()
+
+    def tree(self, name: str) -> Element:
+        """Return an XML member as a tree. It has to be a small one; one that is missing has no elements."""
+        return next(iter([*self.elements(name), Element("")]))
 
     def attributes(self, name: str, element: str) -> list[Attributes]:
         """Return the attributes of each element of this name in an XML member, in order."""
@@ -206,7 +202,7 @@ def open_package(path: Path) -> Iterator[Package]:
             raise UnreadableFile(
                 "encrypted, or in an older format; save it without a password, in its format"
             )
-    with unreadable(_NO_ARCHIVE, *_DAMAGE):
+    with unreadable(DAMAGED, *_DAMAGE):
         opened = zipfile.ZipFile(path)
     with opened as archive:
         if len(archive.NameToInfo) > MAX_MEMBERS:
@@ -236,9 +232,9 @@ def joined(folder: str, target: str) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _event(kind: str, name: str) -> XmlEvent:
-    """Return the start or the end of an element without attributes; most elements are of a few kinds."""
-    return XmlEvent(kind, name.rpartition(" ")[2], {})
+def _local(name: str) -> str:
+    """Return a name without its namespace; most names are of a few kinds."""
+    return name.rpartition(" ")[2]
 
 
 def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
@@ -252,24 +248,20 @@ def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
         depth += 1
         if depth > MAX_DEPTH:
             raise UnreadableFile(f"more than {MAX_DEPTH:,} XML elements are nested")
-        event = _event("start", name)
-        if attributes:
-            local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-            event = XmlEvent("start", event.name, local)
-        events.append(event)
+        events.append(("start", _local(name), {_local(key): value for key, value in attributes.items()}))
 
     def end(name: str) -> None:
         nonlocal depth
         depth -= 1
-        events.append(_event("end", name))
+        events.append(("end", _local(name), {}))
+
+    def text(data: str) -> None:
+        events.append(("text", data, {}))
 
     def refuse(*_: object) -> None:
         raise InvalidXml("declares XML entities, which may expand without bound")
 
-    def entity(name: str, _: bool) -> None:
-        events.append(XmlEvent("text", html5.get(f"{name};", ""), {}))
-
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = lambda text: events.append(XmlEvent("text", text, {}))
-    parser.EntityDeclHandler, parser.SkippedEntityHandler = refuse, entity
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
+    parser.SkippedEntityHandler = lambda name, _: text(html5.get(f"{name};", ""))
+    parser.EntityDeclHandler = refuse
     return parser
