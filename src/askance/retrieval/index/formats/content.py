@@ -16,6 +16,8 @@ MAX_FILE_BYTES = 256_000_000
 """The largest file that is read as a whole. Files of rows are read row by row and may be larger."""
 _MOST_EMPTY = 50
 """How many empty cells are kept at the beginning of a row."""
+_GAP = "\n\n"
+"""What is between paragraphs."""
 MAX_TEXT_CHARACTERS = 50_000_000
 """The longest text of one document."""
 _UNTITLED = re.compile(
@@ -92,7 +94,7 @@ class UnreadableFile(ValueError):
 
 @contextmanager
 def unreadable(reason: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn errors that damaged content causes into `UnreadableFile` with this reason. Errors of the system pass.
+    """Turn errors that damaged content causes into `UnreadableFile`. Errors of the system pass.
 
     An offset before the beginning of a file is no error of the system.
     """
@@ -145,12 +147,14 @@ class TextBuilder:
     _blocks: list[str] = field(default_factory=list)
     _marks: list[Mark] = field(default_factory=list)
     _length: int = 0
-    _gap: str = "\n\n"
+    _gap: str = _GAP
 
     def section(self, name: str, page: int | None = None) -> None:
         """Begin a section whose name is not part of the text, on this page; None stays on the page."""
         before = self._marks[-1].page if self._marks else 0
-        self._mark(before if page is None else page, " ".join(name.split()))
+        start = self._length + (len(_GAP) if self._blocks else 0)  # after the blank line that separates it
+        self._marks.append(Mark(start, before if page is None else page, " ".join(name.split())))
+        self._gap = _GAP
 
     def heading(self, text: str) -> None:
         """Begin a section with its heading. The heading is part of the text. A blank heading is ignored."""
@@ -168,7 +172,7 @@ class TextBuilder:
 
     def paragraph(self, text: str) -> None:
         """Append a paragraph, after a blank line. A blank paragraph is ignored."""
-        self._append(text.strip(), "\n\n")
+        self._append(text.strip(), _GAP)
 
     def row(self, cells: Iterable[str]) -> None:
         """Append a row of a table as one line, with its cells separated by " | ".
@@ -187,8 +191,8 @@ class TextBuilder:
 
         A document without name begins in the section before it.
         """
-        start = self._length + (len("\n\n") if self._blocks else 0)
-        if not self._append(row.text.strip(), "\n\n"):
+        start = self._length + (len(_GAP) if self._blocks else 0)
+        if not self._append(row.text.strip(), _GAP):
             return
         cut = len(row.text) - len(row.text.lstrip())
         if name:
@@ -224,15 +228,10 @@ class TextBuilder:
         text, fields = "".join(self._blocks), author_field(author)
         return DocumentRow(title, text, marks=tuple(marks.values()), fields=fields)
 
-    def _mark(self, page: int, section: str) -> None:
-        # The next block starts after the blank line that separates it.
-        self._marks.append(Mark(self._length + (2 if self._blocks else 0), page, section))
-        self._gap = "\n\n"
-
     def _append(self, text: str, gap: str) -> bool:
         if not text:
             return False
-        gap = "\n\n" if "\n\n" in (gap, self._gap) else gap
+        gap = _GAP if _GAP in (gap, self._gap) else gap
         pieces = [gap, text] if self._blocks else [text]
         self._length += sum(map(len, pieces))
         check_length(self._length)

@@ -220,10 +220,8 @@ def _rows_of(
     for line, values in enumerate(sheet.iter_rows(), start=1):
         texts = [value if isinstance(value, str) else cell_text(value) for value in values]
         for column in percentages.get(line, ()):
-            value = values[column] if column < len(values) else ""
-            texts[column : column + 1] = (
-                [percentage(value)] if isinstance(value, float) else [cell_text(value)]
-            )
+            if column < len(values) and isinstance(value := values[column], float):
+                texts[column] = percentage(value)
         yield TableRow(line, cells.row(texts))
 
 

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from askance.retrieval.index.formats.charts import chart_text
-from askance.retrieval.index.formats.content import (
-    Rows,
-    TextBuilder,
-    UnreadableFile,
-    UnreadPart,
-    given_title,
-)
+from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, UnreadPart, given_title
 from askance.retrieval.index.formats.encodings import decoded
-from askance.retrieval.index.formats.equations import Equations, lowered, raised
 from askance.retrieval.index.formats.html import add_page, decoded_page
-from askance.retrieval.index.formats.numbering import Numbering, Properties, bases_of, properties_of
+from askance.retrieval.index.formats.office_elements import (
+    Equations,
+    Numbering,
+    Properties,
+    bases_of,
+    chart_text,
+    lowered,
+    properties_of,
+    raised,
+)
 from askance.retrieval.index.formats.packages import Attributes, Package, open_package, whole_number
 from askance.retrieval.index.formats.rtf import read_rtf
 from askance.retrieval.index.formats.tables import MAX_REPEATED_CHARACTERS

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from html.entities import html5
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from posixpath import join, normpath
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
@@ -44,8 +45,8 @@ Attributes = dict[str, str]
 
 
 XmlEvent = tuple[str, str, Attributes]
-"""The start or the end of an XML element, or text: "start", "end" or "text"; the name of the element or the text;
-and the attributes of a starting element. Names are without namespaces."""
+"""The start or the end of an XML element, or text: "start", "end" or "text"; the name of the element or the
+text; and the attributes of a starting element. Names are without namespaces."""
 
 
 class InvalidXml(UnreadableFile):
@@ -219,16 +220,7 @@ def whole_number(written: str | None, default: int) -> int:
 
 def joined(folder: str, target: str) -> str:
     """Return the member that a path refers to, given the folder of the file that contains the path."""
-    parts: list[str] = []
-    path = PurePosixPath(folder, unquote(target))
-    if target.startswith("/"):
-        path = PurePosixPath(target.lstrip("/"))
-    for part in path.parts:
-        if part == "..":
-            del parts[-1:]
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
+    return normpath(join("/", folder, unquote(target))).lstrip("/")
 
 
 @lru_cache(maxsize=1_000)
