@@ -14,7 +14,7 @@ changes while it is read is read again. Files are read in a process of their own
 import os
 import unicodedata
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -215,7 +215,7 @@ def _read_file(
 
 def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str) -> Document:
     """Return the document of a row, with long titles and sections cut, as each passage repeats them."""
-    marks = (replace(mark, section=mark.section[:_MAX_TITLE_CHARACTERS]) for mark in row.marks)
+    marks = (mark._replace(section=mark.section[:_MAX_TITLE_CHARACTERS]) for mark in row.marks)
     is_zipped = extension(path) != path.suffix.lower()
     name = path.name.removesuffix("".join(path.suffixes[-2:])) if is_zipped else path.stem
     return Document(

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from errno import EINVAL
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from askance.core.filters import FieldValue
 from askance.core.strict_json import whole_characters
@@ -29,8 +30,7 @@ _UNTITLED = re.compile(
 """Titles that programs write into a file when its author gives none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """The page and section that a text belongs to, from an offset up to the next mark.
 
     Attributes:
@@ -44,8 +44,7 @@ class Mark:
     section: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRow:
+class DocumentRow(NamedTuple):
     """A row of a file, or the content of a whole file. The title may be empty.
 
     Attributes:
@@ -62,7 +61,7 @@ class DocumentRow:
     line: int = 0
     sheet: str = ""
     marks: tuple[Mark, ...] = ()
-    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    fields: Mapping[str, FieldValue] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +78,18 @@ ReadFile = Callable[[Path], Rows]
 
 def whole(row: DocumentRow) -> DocumentRow:
     """Return a row with U+FFFD in place of each half of a character, which no index can store."""
-    marks = tuple(replace(mark, section=whole_characters(mark.section)) for mark in row.marks)
+    marked = (mark.section for mark in row.marks)
+    values = (value for value in row.fields.values() if isinstance(value, str))
+    with suppress(UnicodeEncodeError):
+        "".join((row.title, row.text, row.sheet, row.id or "", *marked, *row.fields, *values)).encode()
+        return row
+    marks = tuple(mark._replace(section=whole_characters(mark.section)) for mark in row.marks)
     fields = {
         whole_characters(name): whole_characters(value) if isinstance(value, str) else value
         for name, value in row.fields.items()
     }
     title, text, sheet, id = map(whole_characters, (row.title, row.text, row.sheet, row.id or ""))
-    return replace(row, title=title, text=text, sheet=sheet, id=id or row.id, marks=marks, fields=fields)
+    return DocumentRow(title, text, id or row.id, row.line, sheet, marks, fields)
 
 
 class UnreadableFile(ValueError):
