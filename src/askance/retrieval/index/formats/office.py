@@ -30,8 +30,8 @@ _READ = frozenset(
 )
 """The elements that are read outside equations."""
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_MAX_LEVEL = 9
-_LEVELS = [str(level) for level in range(_MAX_LEVEL)]
+_LEVELS = tuple("012345678")
+"""The outline levels of headings."""
 _OUTLINED = "Heading1"
 _SCRIPTS: Mapping[str, Callable[[str], str]] = {"0": str, "-": lowered}
 _LEFT_OUT = {"Fallback", "del", "moveFrom", "pPrChange", "rPrChange"}
@@ -168,7 +168,7 @@ class _Story:
                 if self._table.depth:
                     self._table.paragraphs.append(text)
                 else:
-                    is_outlined = paragraph.given.get("outlineLvl", "9") < "9"
+                    is_outlined = paragraph.given.get("outlineLvl") in _LEVELS
                     yield paragraph.given.get("pStyle") or (_OUTLINED if is_outlined else self._shape), text
             else:
                 self._end(name)
