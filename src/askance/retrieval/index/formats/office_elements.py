@@ -1,4 +1,4 @@
-"""What stands apart from the text in Office files: the numbers of paragraphs, equations and charts."""
+"""The elements of Office files that are more than text: numbers of paragraphs, equations and charts."""
 
 import re
 from collections import defaultdict
