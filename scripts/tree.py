@@ -39,10 +39,10 @@ def drawing() -> Iterator[str]:
     for name in names:
         files = (PACKAGE / name).rglob("*.py") if name != "ask" else [PACKAGE / "ask.py"]
         yield f'    {name}["{name} {sum(lines_of_code(file.read_bytes()) for file in files):,}"]'
-        imported = graph.find_modules_directly_imported_by(f"askance.{name}")
-        imported &= {f"askance.{each}" for each in names}
-        implied = {each for each in imported for other in imported - {each} if graph.chain_exists(other, each)}
-        if direct := sorted(each.removeprefix("askance.") for each in imported - implied):
+        below = graph.find_modules_directly_imported_by(f"askance.{name}")
+        below &= {f"askance.{each}" for each in names}
+        implied = {each for each in below for other in below - {each} if graph.chain_exists(other, each)}
+        if direct := sorted(each.removeprefix("askance.") for each in below - implied):
             yield f"    {name} --> {' & '.join(direct)}"
 
 

@@ -147,7 +147,7 @@ def test_a_mistake_in_the_reader_is_not_taken_for_broken_xml(monkeypatch, error)
     def fail(*_):
         raise error("a mistake")
 
-    monkeypatch.setattr(packages, "XmlEvent", fail)
+    monkeypatch.setattr(packages, "_local", fail)
     with pytest.raises(error, match="a mistake"):
         rows("a.docx", docx(word("x")))
 

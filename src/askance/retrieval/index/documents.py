@@ -16,7 +16,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -235,7 +235,7 @@ def _documents(
 
 def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str) -> Document:
     """Return the document of a row, with long titles and sections cut, as each passage repeats them."""
-    marks = (replace(mark, section=mark.section[:_MAX_TITLE_CHARACTERS]) for mark in row.marks)
+    marks = (mark._replace(section=mark.section[:_MAX_TITLE_CHARACTERS]) for mark in row.marks)
     is_zipped = extension(path) != path.suffix.lower()
     name = path.name.removesuffix("".join(path.suffixes[-2:])) if is_zipped else path.stem
     return Document(

@@ -20,21 +20,11 @@ from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
 from askance.retrieval.index.formats.epub import read_epub
 from askance.retrieval.index.formats.excel import read_xls, read_xlsx
 from askance.retrieval.index.formats.html import read_html
-from askance.retrieval.index.formats.mail import read_mail
-from askance.retrieval.index.formats.notebooks import read_notebook
+from askance.retrieval.index.formats.mail import read_mail, read_msg
 from askance.retrieval.index.formats.office import read_docx, read_pptx
 from askance.retrieval.index.formats.opendocument import read_ods, read_odt
-from askance.retrieval.index.formats.outlook import read_msg
 from askance.retrieval.index.formats.pdf import read_pdf
-from askance.retrieval.index.formats.plain import (
-    MARKUP,
-    PLAIN_TEXT,
-    SOURCE_CODE,
-    read_code,
-    read_markdown,
-    read_markup,
-    read_plain,
-)
+from askance.retrieval.index.formats.plain import TEXT_READERS
 from askance.retrieval.index.formats.rows import read_json, read_jsonl
 from askance.retrieval.index.formats.rtf import read_rtf
 from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS, read_table
@@ -52,14 +42,6 @@ __all__ = [
 ]
 
 
-def _read_mail(path: Path) -> Rows:
-    return read_mail(path, read_file)
-
-
-def _read_msg(path: Path) -> Rows:
-    return read_msg(path, read_file)
-
-
 READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".pdf": read_pdf,
     **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
@@ -71,16 +53,12 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".rtf": read_rtf,
     ".epub": read_epub,
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
-    **dict.fromkeys((".md", ".markdown"), read_markdown),
-    ".ipynb": read_notebook,
-    ".eml": _read_mail,
-    ".msg": _read_msg,
+    ".eml": lambda path: read_mail(path, read_file),
+    ".msg": lambda path: read_msg(path, read_file),
     **dict.fromkeys((".jsonl", ".ndjson"), read_jsonl),
     ".json": read_json,
     **dict.fromkeys((".csv", ".tsv"), read_table),
-    **dict.fromkeys(PLAIN_TEXT, read_plain),
-    **dict.fromkeys(MARKUP, read_markup),
-    **dict.fromkeys(SOURCE_CODE, read_code),
+    **TEXT_READERS,
 }
 _STREAMED = (".jsonl", ".ndjson", ".csv", ".tsv")
 """Formats that are unpacked row by row."""

@@ -1,8 +1,13 @@
 """The content of a document as a reader returns it: text, with the pages and sections in it, and rows."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from errno import EINVAL
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from askance.core.filters import FieldValue
 from askance.core.strict_json import whole_characters
@@ -12,6 +17,8 @@ MAX_FILE_BYTES = 256_000_000
 """The largest file that is read as a whole. Files of rows are read row by row and may be larger."""
 _MOST_EMPTY = 50
 """How many empty cells are kept at the beginning of a row."""
+_GAP = "\n\n"
+"""What is between paragraphs."""
 MAX_TEXT_CHARACTERS = 50_000_000
 """The longest text of one document."""
 _UNTITLED = re.compile(
@@ -23,8 +30,7 @@ _UNTITLED = re.compile(
 """Titles that programs write into a file when its author gives none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """The page and section that a text belongs to, from an offset up to the next mark.
 
     Attributes:
@@ -38,8 +44,7 @@ class Mark:
     section: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRow:
+class DocumentRow(NamedTuple):
     """A row of a file, or the content of a whole file. The title may be empty.
 
     Attributes:
@@ -56,7 +61,7 @@ class DocumentRow:
     line: int = 0
     sheet: str = ""
     marks: tuple[Mark, ...] = ()
-    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    fields: Mapping[str, FieldValue] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +73,42 @@ class UnreadPart:
 
 
 Rows = Iterator[DocumentRow | UnreadPart]
+ReadFile = Callable[[Path], Rows]
 
 
 def whole(row: DocumentRow) -> DocumentRow:
     """Return a row with U+FFFD in place of each half of a character, which no index can store."""
-    marks = tuple(replace(mark, section=whole_characters(mark.section)) for mark in row.marks)
+    marked = (mark.section for mark in row.marks)
+    values = (value for value in row.fields.values() if isinstance(value, str))
+    with suppress(UnicodeEncodeError):
+        "".join((row.title, row.text, row.sheet, row.id or "", *marked, *row.fields, *values)).encode()
+        return row
+    marks = tuple(mark._replace(section=whole_characters(mark.section)) for mark in row.marks)
     fields = {
         whole_characters(name): whole_characters(value) if isinstance(value, str) else value
         for name, value in row.fields.items()
     }
     title, text, sheet, id = map(whole_characters, (row.title, row.text, row.sheet, row.id or ""))
-    return replace(row, title=title, text=text, sheet=sheet, id=id or row.id, marks=marks, fields=fields)
+    return DocumentRow(title, text, id or row.id, row.line, sheet, marks, fields)
 
 
 class UnreadableFile(ValueError):
     """The content of a file does not match its name. The message gives only the reason."""
+
+
+@contextmanager
+def unreadable(reason: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn errors that damaged content causes into `UnreadableFile`. Errors of the system pass.
+
+    An offset before the beginning of a file is no error of the system.
+    """
+    try:
+        yield
+    except errors as error:
+        is_of_system = isinstance(error, OSError) and error.errno not in (None, EINVAL)
+        if is_of_system or isinstance(error, UnreadableFile):
+            raise
+        raise UnreadableFile(f"{reason} ({error})") from error
 
 
 def check_size(num_bytes: int, limit: int = MAX_FILE_BYTES) -> None:
@@ -117,18 +143,22 @@ class TextBuilder:
 
     Attributes:
         first_heading: The first heading of the document; empty while there is none.
+        unread: The files inside the document that can't be read.
     """
 
     first_heading: str = ""
+    unread: list[UnreadPart] = field(default_factory=list)
     _blocks: list[str] = field(default_factory=list)
     _marks: list[Mark] = field(default_factory=list)
     _length: int = 0
-    _gap: str = "\n\n"
+    _gap: str = _GAP
 
     def section(self, name: str, page: int | None = None) -> None:
         """Begin a section whose name is not part of the text, on this page; None stays on the page."""
         before = self._marks[-1].page if self._marks else 0
-        self._mark(before if page is None else page, " ".join(name.split()))
+        start = self._length + (len(_GAP) if self._blocks else 0)  # after the blank line that separates it
+        self._marks.append(Mark(start, before if page is None else page, " ".join(name.split())))
+        self._gap = _GAP
 
     def heading(self, text: str) -> None:
         """Begin a section with its heading. The heading is part of the text. A blank heading is ignored."""
@@ -146,7 +176,7 @@ class TextBuilder:
 
     def paragraph(self, text: str) -> None:
         """Append a paragraph, after a blank line. A blank paragraph is ignored."""
-        self._append(text.strip(), "\n\n")
+        self._append(text.strip(), _GAP)
 
     def row(self, cells: Iterable[str]) -> None:
         """Append a row of a table as one line, with its cells separated by " | ".
@@ -165,8 +195,8 @@ class TextBuilder:
 
         A document without name begins in the section before it.
         """
-        start = self._length + (len("\n\n") if self._blocks else 0)
-        if not self._append(row.text.strip(), "\n\n"):
+        start = self._length + (len(_GAP) if self._blocks else 0)
+        if not self._append(row.text.strip(), _GAP):
             return
         cut = len(row.text) - len(row.text.lstrip())
         if name:
@@ -175,6 +205,26 @@ class TextBuilder:
             section = ", ".join(filter(None, (name, mark.section)))
             self._marks.append(Mark(start + max(0, mark.start - cut), mark.page, section))
 
+    def attach(self, content: bytes, suffix: str, read: ReadFile, name: str, section: str = "") -> None:
+        """Append the text of a file inside the document, or keep the reason why there is none.
+
+        Args:
+            suffix: The extension of the file.
+            name: The name under which it is reported.
+            section: What stands before the names of its sections.
+        """
+        with TemporaryDirectory(prefix="askance-inside-") as folder:
+            path = Path(folder, f"inside{suffix}")
+            path.write_bytes(content)
+            try:
+                for row in read(path):
+                    if isinstance(row, DocumentRow):
+                        self.append(row, section)
+                    else:
+                        self.unread.append(UnreadPart(f"{name}, {row.name}", row.reason))
+            except UnreadableFile as error:
+                self.unread.append(UnreadPart(name, str(error)))
+
     def document(self, title: str | None = "", author: str = "") -> DocumentRow:
         """Return the collected text, with a title from metadata or else the first heading."""
         marks = {mark.start: mark for mark in self._marks if mark.start < self._length}
@@ -182,15 +232,10 @@ class TextBuilder:
         text, fields = "".join(self._blocks), author_field(author)
         return DocumentRow(title, text, marks=tuple(marks.values()), fields=fields)
 
-    def _mark(self, page: int, section: str) -> None:
-        # The next block starts after the blank line that separates it.
-        self._marks.append(Mark(self._length + (2 if self._blocks else 0), page, section))
-        self._gap = "\n\n"
-
     def _append(self, text: str, gap: str) -> bool:
         if not text:
             return False
-        gap = "\n\n" if "\n\n" in (gap, self._gap) else gap
+        gap = _GAP if _GAP in (gap, self._gap) else gap
         pieces = [gap, text] if self._blocks else [text]
         self._length += sum(map(len, pieces))
         check_length(self._length)

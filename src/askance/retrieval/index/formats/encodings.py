@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -10,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from askance.retrieval.index.formats.content import UnreadableFile
+from askance.retrieval.index.formats.content import UnreadableFile, unreadable
 
 GZIPPED = ".gz"
 MAX_LINE_BYTES = 16_000_000
@@ -142,14 +143,9 @@ def blocks_of(path: Path) -> Iterator[bytes]:
         UnreadableFile: The file is a damaged .gz file.
         OSError: The file can't be read.
     """
-    try:
-        with open_bytes(path) as file:
-            while block := file.read(_BLOCK_BYTES):
-                yield block
-    except Exception as error:  # EOFError, zlib.error, or BadGzipFile, which has no number
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise UnreadableFile(f"a damaged .gz file ({error})") from error
+    with unreadable("a damaged .gz file", gzip.BadGzipFile, EOFError, zlib.error), open_bytes(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block
 
 
 def _longest_line(block: bytes, before: int) -> int:

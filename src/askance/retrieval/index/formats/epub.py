@@ -21,7 +21,7 @@ def read_epub(path: Path) -> Rows:
     """
     with open_package(path) as package:
         encryption = package.events("META-INF/encryption.xml")
-        algorithms = filter(None, (event.attributes.get("Algorithm") for event in encryption))
+        algorithms = filter(None, (given.get("Algorithm") for _, _, given in encryption))
         if any(_FONT_ENCRYPTION not in algorithm and "adobe" not in algorithm for algorithm in algorithms):
             raise UnreadableFile("a book with copy protection")
         paths = [
@@ -48,24 +48,19 @@ def _chapter_names(package: Package, name: str) -> dict[str, str]:
     """Return the names of the members in a table of contents of EPUB 2 or 3.
 
     Other lists of links, such as landmarks, count only without a table of contents. If the XML is not valid
-    or declares entities, some of the names are lacking, or all.
+    or declares entities, there are no names.
 
     Raises:
         UnreadableFile: The table of contents is too large.
     """
-    contents, others = dict[str, str](), dict[str, str]()
-    names, member, label = others, "", ""
+    names = dict[str, str]()
     with suppress(InvalidXml):
-        for kind, element, attributes in package.events(name):
-            target = attributes.get("src", "") or attributes.get("href", "")
-            if kind == "text":
-                label += element
-            elif element == "nav":
-                names = contents if "toc" in attributes.get("type", "").split() else others
-            elif kind == "start" and element in ("navLabel", "a"):
-                member, label = joined(dirname(name), target.partition("#")[0]), ""
-            elif kind == "start" and element == "content":
-                names.setdefault(joined(dirname(name), target.partition("#")[0]), label)
-            elif kind == "end" and element == "a":
-                names.setdefault(member, label)
-    return contents or others
+        tree = package.tree(name)
+        contents = [each for each in tree.iter("nav") if "toc" in each.get("type", "").split()]
+        for each in (each for part in contents or [tree] for each in part.iter()):
+            link, label = (each, each) if each.tag == "a" else (each.find("content"), each.find("navLabel"))
+            if link is not None and label is not None:
+                target = link.get("src", "") or link.get("href", "")
+                member = joined(dirname(name), target.partition("#")[0])
+                names.setdefault(member, "".join(label.itertext()))
+    return names

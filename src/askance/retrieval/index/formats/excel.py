@@ -5,19 +5,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element
 
 from askance.core.panics import panics_as
-from askance.retrieval.index.formats.content import (
-    Rows,
-    UnreadableFile,
-    check_length,
-    check_size,
-)
-from askance.retrieval.index.formats.packages import Package, open_package, whole_number
+from askance.retrieval.index.formats.content import Rows, check_length, check_size, unreadable
+from askance.retrieval.index.formats.packages import DAMAGED, Package, open_package, whole_number
 from askance.retrieval.index.formats.spreadsheets import (
     MergedCells,
     Place,
@@ -91,15 +87,12 @@ def read_xls(path: Path) -> Rows:
             yield from read_xlsx(path)
             return
     check_size(path.stat().st_size)
-    try:
-        with panics_as(CalamineError), CalamineWorkbook.from_path(path) as book:
-            names = [each.name for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
-            sheets = ((name, _xls_rows(book.get_sheet_by_name(name))) for name in names)
-            yield from sheets_as_documents(sheets, {}, path.stem, "", "", has_several=len(names) > 1)
-    except PasswordError as error:
-        raise UnreadableFile("encrypted; remove its password first") from error
-    except CalamineError as error:
-        raise UnreadableFile(f"damaged, or not of the kind that its name says ({error})") from error
+    encrypted = unreadable("encrypted; remove its password first", PasswordError)
+    with unreadable(DAMAGED, CalamineError), encrypted, panics_as(CalamineError):
+        book = CalamineWorkbook.from_path(path)
+        names = [each.name for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
+        sheets = ((name, _xls_rows(book.get_sheet_by_name(name))) for name in names)
+        yield from sheets_as_documents(sheets, {}, path.stem, "", "", has_several=len(names) > 1)
 
 
 def _xls_rows(sheet: "CalamineSheet") -> Iterator[TableRow]:
@@ -161,37 +154,23 @@ class _Workbook:
         formulas = _places(_FORMULA, xml) if b"<f" in xml or b":f" in xml else {}
         self.num_missing[name] += sum(map(len, formulas.values()))
         for row in _rows_of(sheet, self._cells, percentages):
-            if row.line in formulas:
-                cells = [row.cells[column] for column in formulas[row.line] if column < len(row.cells)]
-                self.num_missing[name] -= len(cells) - cells.count("")
+            saved = (row.cells[column : column + 1] for column in formulas.get(row.line, ()))
+            self.num_missing[name] -= sum(any(cell) for cell in saved)
             yield row
 
     def _streamed_rows(self, name: str, member: str) -> Iterator[TableRow]:
-        cells, number, column, kind, style = self._cells, 0, 0, "", 0
-        value, is_value, has_formula = "", False, False
-        for event in self._package.events(member):
-            element, is_start, given = event.name, event.kind == "start", event.attributes
-            if event.kind == "text":
-                value += element if is_value else ""
-            elif element in ("v", "t"):
-                is_value = is_start
-            elif element == "f":
-                has_formula = True
-            elif element == "row" and is_start:
-                number = whole_number(given.get("r"), number + 1)
-            elif element == "row":
-                yield TableRow(number, cells.end_row())
-            elif element == "c" and is_start:
-                reference = _CELL.fullmatch(given.get("r", ""))
-                column = min(_column(reference[1]), MAX_COLUMNS - 1) if reference else cells.num_columns
-                kind, style = given.get("t", "n"), whole_number(given.get("s"), 0)
-                value, has_formula = "", False
-            elif element == "c":
-                self.num_missing[name] += has_formula and not value and kind != "str"
+        cells, number = self._cells, 0
+        for row in self._package.elements(member, "row"):
+            number = whole_number(row.get("r"), number + 1)
+            for cell in row.iter("c"):
+                kind = cell.get("t", "n")
+                value = _written(cell) if kind == "inlineStr" else cell.findtext("v", "")
+                self.num_missing[name] += kind != "str" and not value and cell.find("f") is not None
+                reference = _CELL.fullmatch(cell.get("r", ""))
+                column = min(_column(reference[1].encode()), MAX_COLUMNS - 1) if reference else 0
                 cells.add("", max(0, column - cells.num_columns))
-                cells.add(self._text(value, kind, style))
-            elif element == "rPh":  # how to read Chinese characters in Japanese: it repeats the text
-                is_value = False
+                cells.add(self._text(value, kind, whole_number(cell.get("s"), 0)))
+            yield TableRow(number, cells.end_row())
 
     def _text(self, value: str, kind: str, style: int) -> str:
         if kind == "s":
@@ -221,7 +200,18 @@ class _Workbook:
 
     @cached_property
     def _strings(self) -> list[str]:
-        return _shared_strings(self._package, self._strings_member)
+        strings, num_characters = list[str](), 0
+        for item in self._package.elements(self._strings_member, "si"):
+            strings.append(_written(item))
+            num_characters += len(strings[-1])
+            check_length(num_characters)
+        return strings
+
+
+def _written(element: Element) -> str:
+    """Return the value or the text in an element, without the text on how to read Chinese characters."""
+    aids = {text for aid in element.iter("rPh") for text in aid}
+    return "".join(each.text or "" for each in element.iter() if each.tag in ("v", "t") and each not in aids)
 
 
 def _rows_of(
@@ -230,10 +220,8 @@ def _rows_of(
     for line, values in enumerate(sheet.iter_rows(), start=1):
         texts = [value if isinstance(value, str) else cell_text(value) for value in values]
         for column in percentages.get(line, ()):
-            value = values[column] if column < len(values) else ""
-            texts[column : column + 1] = (
-                [percentage(value)] if isinstance(value, float) else [cell_text(value)]
-            )
+            if column < len(values) and isinstance(value := values[column], float):
+                texts[column] = percentage(value)
         yield TableRow(line, cells.row(texts))
 
 
@@ -243,7 +231,7 @@ def _places(pattern: bytes, xml: bytes) -> dict[int, list[int]]:
     for match in re.finditer(pattern, xml):
         reference = _REFERENCE.search(match[1])
         if reference and b't="str"' not in match[1]:
-            columns.setdefault(int(reference[2]), []).append(_column(reference[1].decode()))
+            columns.setdefault(int(reference[2]), []).append(_column(reference[1]))
     return columns
 
 
@@ -251,39 +239,17 @@ def _num_cells(xml: bytes) -> int:
     """Return the number of cells from A1 to the last cell, which a sheet declares or which is looked for."""
     declared = _DIMENSION.search(xml, 0, _HEAD_BYTES)
     corners = [declared.groups()] if declared else _CORNER.findall(xml)
-    num_columns = 1 + max((_column(letters.decode()) for letters in {each[0] for each in corners}), default=0)
+    num_columns = 1 + max((_column(letters) for letters in {each[0] for each in corners}), default=0)
     return num_columns * max((int(row) for _, row in corners), default=0)
 
 
 def _place(first_column: bytes, first_row: bytes, last_column: bytes, last_row: bytes) -> Place:
-    return int(first_row), _column(first_column.decode()), int(last_row), _column(last_column.decode())
+    return int(first_row), _column(first_column), int(last_row), _column(last_column)
 
 
-def _column(letters: str) -> int:
+def _column(letters: bytes) -> int:
     """Return the number of a column, from 0, given its letters, such as "AB"."""
-    number = 0
-    for letter in letters:
-        number = 26 * number + ord(letter) - ord("A") + 1
-    return number - 1
-
-
-def _shared_strings(package: Package, member: str) -> list[str]:
-    strings, pieces, is_text, num_characters = list[str](), list[str](), False, 0
-    is_reading_aid = False
-    for event in package.events(member):
-        if event.kind == "text":
-            if is_text and not is_reading_aid:
-                pieces.append(event.name)
-        elif event.name == "t":
-            is_text = event.kind == "start"
-        elif event.name == "rPh":
-            is_reading_aid = event.kind == "start"
-        elif event.name == "si" and event.kind == "end":
-            strings.append("".join(pieces))
-            pieces = []
-            num_characters += len(strings[-1])
-            check_length(num_characters)
-    return strings
+    return reduce(lambda number, letter: 26 * number + letter - ord("A") + 1, letters, 0) - 1
 
 
 def _kinds_of_styles(package: Package, member: str) -> list[str]:
@@ -291,24 +257,18 @@ def _kinds_of_styles(package: Package, member: str) -> list[str]:
 
     A date within the first day is a time of day.
     """
-    formats, kinds, is_cell_style = dict(_BUILT_IN), list[str](), False
-    for event in package.events(member):
-        given = event.attributes
-        if event.name == "cellXfs":
-            is_cell_style = event.kind == "start"
-        elif event.kind == "start" and event.name == "numFmt":
-            code = given.get("formatCode", "")
-            bare = _QUOTED.sub("", code)
-            is_date = re.search("[ymdhs]", bare, re.IGNORECASE)
-            formats[whole_number(given.get("numFmtId"), 0)] = (
-                "duration"
-                if _ELAPSED.search(code)
-                else "date"
-                if is_date
-                else "percent"
-                if "%" in bare
-                else ""
-            )
-        elif event.kind == "start" and event.name == "xf" and is_cell_style:
-            kinds.append(formats.get(whole_number(given.get("numFmtId"), 0), ""))
-    return kinds
+    styles, kinds = package.tree(member), dict(_BUILT_IN)
+    for each in styles.iter("numFmt"):
+        kinds[whole_number(each.get("numFmtId"), 0)] = _kind(each.get("formatCode", ""))
+    cell_styles = (each for part in styles.iter("cellXfs") for each in part.iter("xf"))
+    return [kinds.get(whole_number(each.get("numFmtId"), 0), "") for each in cell_styles]
+
+
+def _kind(code: str) -> str:
+    """Return what numbers with a format show, given its code."""
+    bare = _QUOTED.sub("", code)
+    if _ELAPSED.search(code):
+        return "duration"
+    if re.search("[ymdhs]", bare, re.IGNORECASE):
+        return "date"
+    return "percent" if "%" in bare else ""

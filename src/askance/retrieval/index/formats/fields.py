@@ -18,7 +18,7 @@ _TRUTHS = dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false"
 
 def cell_value(cell: str) -> FieldValue:
     """Return the value of a cell of a table: a number, true or false if it is written as one, else text."""
-    if _NUMBER.fullmatch(cell):
+    if cell[-1:].isdigit() and _NUMBER.fullmatch(cell):  # most texts end with another character
         return float(cell) if "." in cell else int(cell)
     return _TRUTHS.get(cell, cell)
 
@@ -38,10 +38,11 @@ def field_names(header: Sequence[str]) -> list[str]:
 
 def cell_fields(names: Sequence[str], cells: Sequence[str]) -> dict[str, FieldValue]:
     """Return the fields of a row (see `row_fields`), given the names of the columns and the cells."""
-    fields: dict[str, FieldValue] = {}
-    for name, cell in zip(names, cells, strict=False):
-        if name and cell and len(cell) <= MAX_FIELD_CHARACTERS:
-            fields[name] = cell_value(cell)
+    fields = {
+        name: cell_value(cell)
+        for name, cell in zip(names, cells, strict=False)
+        if name and cell and len(cell) <= MAX_FIELD_CHARACTERS
+    }
     return fields if len(fields) <= MAX_FIELDS else dict(islice(fields.items(), MAX_FIELDS))
 
 

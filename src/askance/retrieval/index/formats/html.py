@@ -6,11 +6,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-from askance.retrieval.index.formats.content import (
-    Rows,
-    TextBuilder,
-    check_size,
-)
+from askance.retrieval.index.formats.content import Rows, TextBuilder, check_size
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.packages import whole_number
 

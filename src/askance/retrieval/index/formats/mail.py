@@ -1,21 +1,23 @@
-"""The reader of mail."""
+"""The readers of mail, also as Outlook saves it."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import Compat32, default
 from mimetypes import guess_extension
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 from askance.retrieval.index.formats.content import (
-    DocumentRow,
+    ReadFile,
     Rows,
     TextBuilder,
     UnreadableFile,
     UnreadPart,
     check_size,
+    unreadable,
 )
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.html import add_page, decoded_page
@@ -31,7 +33,11 @@ MAX_CONTENT_HEADER_CHARACTERS = 2_000
 _MAX_NAME_CHARACTERS = 255
 _TEXTS = ("text/plain", "text/html")
 _HEADERS = ("From", "To", "Cc", "Date")
-ReadFile = Callable[[Path], Rows]
+_SUBJECT, _SENDER, _TO, _CC, _BODY, _HTML = "0037", "0C1A", "0E04", "0E03", "1000", "1013"
+_ADDRESS, _NAME, _SHORT_NAME, _CONTENT = "5D01", "3707", "3704", "3701"
+"""The tags of properties (MS-OXPROPS)."""
+_CODE_PAGE = re.compile(rb"\x03\x00\xfd\x3f.{4}(..)", re.DOTALL)
+_ATTACHMENT = "__attach_version1.0_"
 
 
 def read_mail(path: Path, read_file: ReadFile) -> Rows:
@@ -48,14 +54,32 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
     """
     check_size(path.stat().st_size, MAX_MAIL_BYTES)
     reader = _Reader(read_file)
-    try:
+    with unreadable("its parts are nested too deep", RecursionError):
         message = _PARSER.parsebytes(path.read_bytes())
         if not message.keys():
             raise UnreadableFile("no mail: it has no headers")
         reader.add(message, 1)
-    except RecursionError as error:
-        raise UnreadableFile("its parts are nested too deep") from error
     yield reader.text.document(_header(message, "Subject"), _header(message, "From"))
+    yield from reader.all_unread()
+
+
+def read_msg(path: Path, read_file: ReadFile) -> Rows:
+    """Yield a message as one row: its headers, its text, and the text of its attachments.
+
+    Args:
+        read_file: Reads an attachment, which was written to a temporary file.
+
+    Raises:
+        UnreadableFile: The file is too large, or no message.
+    """
+    import olefile
+
+    check_size(path.stat().st_size, MAX_MAIL_BYTES)
+    damage = unreadable("no message of Outlook that can be read", OSError, IndexError, ValueError)
+    with damage, olefile.OleFileIO(path) as file:
+        reader = _OutlookReader(file, read_file)
+        reader.add("", 1)
+        yield reader.text.document(reader.property("", _SUBJECT), reader.property("", _SENDER))
     yield from reader.all_unread()
 
 
@@ -76,7 +100,6 @@ class MessageBuilder:
 
     def __init__(self, read_file: ReadFile) -> None:
         self.text = TextBuilder()
-        self.unread = list[UnreadPart]()
         self._read_file = read_file
         self._num_attachments, self._first_beyond = 0, ""
 
@@ -91,32 +114,23 @@ class MessageBuilder:
         """Return whether a further attachment can be read, and count it. Messages have a depth."""
         self._num_attachments += 1
         if depth == MAX_DEPTH:
-            self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
+            self.text.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))
         if self._num_attachments == MAX_ATTACHMENTS + 1:
             self._first_beyond = name
         return depth < MAX_DEPTH and self._num_attachments <= MAX_ATTACHMENTS
 
     def all_unread(self) -> Iterator[UnreadPart]:
         """Yield what was not read, with the attachments beyond the bound as one."""
-        yield from self.unread
+        yield from self.text.unread
         if num_beyond := max(0, self._num_attachments - MAX_ATTACHMENTS):
             name = f"{self._first_beyond} and the attachments after it, {num_beyond:,} in all"
             yield UnreadPart(name, f"up to {MAX_ATTACHMENTS:,} attachments are read")
 
     def attach(self, name: str, content: bytes) -> None:
         """Append the text of an attachment, or keep the reason why there is none."""
-        with TemporaryDirectory(prefix="askance-mail-") as folder:
-            # The name in the message may hold slashes or be too long, and only its end says what it is.
-            path = Path(folder, "attachment" + "".join(Path(name).suffixes[-2:])[-20:].replace("\0", ""))
-            path.write_bytes(content)
-            try:
-                for row in self._read_file(path):
-                    if isinstance(row, DocumentRow):
-                        self.text.append(row, name)
-                    else:
-                        self.unread.append(UnreadPart(f"{name}, {row.name}", row.reason))
-            except UnreadableFile as error:
-                self.unread.append(UnreadPart(name, str(error)))
+        # The name in the message may hold slashes or be too long, and only its end says what it is.
+        suffix = "".join(Path(name).suffixes[-2:])[-20:].replace("\0", "")
+        self.text.attach(content, suffix, self._read_file, name, section=name)
 
 
 class _Reader(MessageBuilder):
@@ -149,7 +163,7 @@ class _Reader(MessageBuilder):
                 else:
                     self.text.paragraph(_plain_text(part))
             except UnreadableFile as error:
-                self.unread.append(UnreadPart("the text of the message", str(error)))
+                self.text.unread.append(UnreadPart("the text of the message", str(error)))
 
     def _add_attachment(self, part: Message, depth: int) -> None:
         kind, inner = part.get_content_type(), _inner_parts(part)
@@ -223,3 +237,52 @@ def _unencoded(name: str, value: str) -> str:
     with suppress(ValueError, IndexError, AttributeError, TypeError):  # the parser of headers fails on some
         value = str(default.header_factory(name, value))
     return " ".join(value.split())
+
+
+class _OutlookReader(MessageBuilder):
+    def __init__(self, file: Any, read_file: ReadFile) -> None:
+        super().__init__(read_file)
+        self._file = file
+        self._folders = ["/".join(names) for names in file.listdir(streams=False, storages=True)]
+
+    def add(self, folder: str, depth: int) -> None:
+        """Append the message in a folder of the file with its attachments."""
+        sender, address = self.property(folder, _SENDER), self.property(folder, _ADDRESS)
+        headers = {
+            "Subject": self.property(folder, _SUBJECT),
+            "From": f"{sender} <{address}>" if address else sender,
+            "To": self.property(folder, _TO),
+            "Cc": self.property(folder, _CC),
+        }
+        self.begin(headers, depth)
+        if body := self.property(folder, _BODY):
+            self.text.paragraph(body)
+        else:
+            add_page(self.text, self.property(folder, _HTML) or decoded_page(self._bytes(folder, _HTML)))
+        for attachment in self._folders:
+            if attachment.startswith(folder + _ATTACHMENT) and "/" not in attachment[len(folder) :]:
+                self._add_attachment(f"{attachment}/", depth)
+
+    def property(self, folder: str, tag: str) -> str:
+        """Return the text of a property of a message or an attachment, empty if it has none."""
+        if text := self._bytes(folder, tag, "001F"):
+            return text.decode("utf-16-le", "replace").strip("\0").replace("\r\n", "\n")
+        found = _CODE_PAGE.search(self._stream(f"{folder}__properties_version1.0"))
+        code_page = f"cp{int.from_bytes(found[1], 'little')}" if found else ""
+        return decoded(self._bytes(folder, tag, "001E"), code_page).strip("\0").replace("\r\n", "\n")
+
+    def _add_attachment(self, folder: str, depth: int) -> None:
+        inner = f"{folder}__substg1.0_{_CONTENT}000D"
+        is_message = inner in self._folders
+        name = self.property(folder, _NAME) or self.property(folder, _SHORT_NAME) or "attachment"
+        if self.can_read(name, depth if is_message else 0):
+            if is_message:
+                self.add(f"{inner}/", depth + 1)
+            else:
+                self.attach(name, self._bytes(folder, _CONTENT))
+
+    def _bytes(self, folder: str, tag: str, kind: str = "0102") -> bytes:
+        return self._stream(f"{folder}__substg1.0_{tag}{kind}")
+
+    def _stream(self, name: str) -> bytes:
+        return bytes(self._file.openstream(name).read()) if self._file.exists(name) else b""

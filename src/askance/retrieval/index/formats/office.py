@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 
-from askance.retrieval.index.formats.charts import chart_text
-from askance.retrieval.index.formats.content import (
-    DocumentRow,
-    Rows,
-    TextBuilder,
-    UnreadableFile,
-    UnreadPart,
-    given_title,
-)
+from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, UnreadPart, given_title
 from askance.retrieval.index.formats.encodings import decoded
-from askance.retrieval.index.formats.equations import Equations, lowered, raised
 from askance.retrieval.index.formats.html import add_page, decoded_page
-from askance.retrieval.index.formats.numbering import Numbering, ParagraphStyle, bases_of
+from askance.retrieval.index.formats.office_elements import (
+    Equations,
+    Numbering,
+    Properties,
+    bases_of,
+    chart_text,
+    lowered,
+    properties_of,
+    raised,
+)
 from askance.retrieval.index.formats.packages import Attributes, Package, open_package, whole_number
 from askance.retrieval.index.formats.rtf import read_rtf
 from askance.retrieval.index.formats.tables import MAX_REPEATED_CHARACTERS
@@ -30,8 +30,8 @@ _READ = frozenset(
 )
 """The elements that are read outside equations."""
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_MAX_LEVEL = 9
-_LEVELS = [str(level) for level in range(_MAX_LEVEL)]
+_LEVELS = tuple("012345678")
+"""The outline levels of headings."""
 _OUTLINED = "Heading1"
 _SCRIPTS: Mapping[str, Callable[[str], str]] = {"0": str, "-": lowered}
 _LEFT_OUT = {"Fallback", "del", "moveFrom", "pPrChange", "rPrChange"}
@@ -55,7 +55,7 @@ def read_docx(path: Path, *, is_chunk: bool = False) -> Rows:
         main = package.main_part("word/document.xml")
         styles = _Styles(package, package.part("styles", "word/styles.xml", main))
         lists = package.part("numbering", "word/numbering.xml", main)
-        story = _Story(package, text, Numbering(package, lists, styles.paragraphs), is_chunk)
+        story = _Story(package, text, Numbering(package, lists, styles.properties), is_chunk)
         title = ""
         for style, paragraph in story.blocks(main):
             title = title or (paragraph if style in styles.titles else "")
@@ -65,7 +65,7 @@ def read_docx(path: Path, *, is_chunk: bool = False) -> Rows:
                 text.paragraph(paragraph)
         given, author = package.title_and_author()
         yield text.document(given_title(given) or title, author)
-        yield from story.unread
+        yield from text.unread
 
 
 def read_pptx(path: Path) -> Rows:
@@ -101,29 +101,16 @@ class _Styles:
     """
 
     def __init__(self, package: Package, member: str) -> None:
-        self.titles, self.paragraphs = {"Title"}, dict[str, ParagraphStyle]()
-        outlined, id = set[str](), ""
-        for event in package.events(member):
-            value = event.attributes.get("val", "")
-            if event.kind != "start":
-                continue
-            if event.name == "style":
-                id = event.attributes.get("styleId", "")
-                self.paragraphs[id] = ParagraphStyle()
-            elif event.name == "basedOn" and id:
-                self.paragraphs[id].based_on = value
-            elif event.name == "numId" and id:
-                self.paragraphs[id].list_id = value
-            elif event.name == "ilvl" and id:
-                self.paragraphs[id].level = whole_number(value, 0)
-            elif event.name == "name" and value.lower() == "title":
-                self.titles.add(id)
-            elif (event.name == "name" and value.lower().startswith("heading ")) or (
-                event.name == "outlineLvl" and value in _LEVELS
-            ):
-                outlined.add(id)
-        bases = {id: set(bases_of(self.paragraphs, id)) for id in self.paragraphs}
-        self.headings = {id for id in bases if bases[id] & outlined} - self.titles
+        styles = package.tree(member).iter("style")
+        self.properties = {each.get("styleId", ""): properties_of(each) for each in styles}
+        names = {id: given.get("name", "").lower() for id, given in self.properties.items()}
+        self.titles = {"Title"} | {id for id, name in names.items() if name == "title"}
+        self.headings = {
+            id
+            for id in names
+            for base in bases_of(self.properties, id)
+            if names[base].startswith("heading ") or self.properties[base].get("outlineLvl") in _LEVELS
+        } - self.titles
 
 
 @dataclass(slots=True)
@@ -131,30 +118,22 @@ class _Paragraph:
     """A paragraph whose end is to come.
 
     Attributes:
-        list_id, level: The list that it states and the level in it, from 0.
+        given: Its style, outline level and list, and the level in the list, as far as it states them.
         is_removed: A tracked change removed its end.
     """
 
-    style: str = ""
-    list_id: str = ""
-    level: int | None = None
+    given: Properties = field(default_factory=dict)
     is_removed: bool = False
     in_properties: bool = False
-    is_outlined: bool = False
     pieces: list[str] = field(default_factory=list)
 
 
 class _Story:
-    """The paragraphs, tables and charts of the parts of an Office file.
-
-    Attributes:
-        unread: The documents inside this one that can't be read.
-    """
+    """The paragraphs, tables and charts of the parts of an Office file."""
 
     def __init__(
         self, package: Package, text: TextBuilder, numbering: Numbering | None = None, is_chunk: bool = False
     ) -> None:
-        self.unread: list[UnreadPart] = []
         self._package, self._text, self._numbering, self._is_chunk = package, text, numbering, is_chunk
         self._paragraphs = [_Paragraph()]
         self._equations, self._table = Equations(), _Table(text)
@@ -189,7 +168,8 @@ class _Story:
                 if self._table.depth:
                     self._table.paragraphs.append(text)
                 else:
-                    yield paragraph.style or (_OUTLINED if paragraph.is_outlined else self._shape), text
+                    is_outlined = paragraph.given.get("outlineLvl") in _LEVELS
+                    yield paragraph.given.get("pStyle") or (_OUTLINED if is_outlined else self._shape), text
             else:
                 self._end(name)
 
@@ -201,14 +181,8 @@ class _Story:
                 self._paragraphs.append(_Paragraph())
             case "pPr":
                 paragraph.in_properties = True
-            case "pStyle":
-                paragraph.style = value
-            case "outlineLvl":
-                paragraph.is_outlined = value < "9"
-            case "numId":
-                paragraph.list_id = value
-            case "ilvl":
-                paragraph.level = whole_number(value, 0)
+            case "pStyle" | "outlineLvl" | "numId" | "ilvl":
+                paragraph.given[name] = value
             case "t":
                 self._is_text = True
             case "r" | "rPr":
@@ -242,34 +216,26 @@ class _Story:
         """Return the text of a paragraph after its number."""
         text, label = "".join(paragraph.pieces), ""
         if self._numbering and (text.strip() or not paragraph.is_removed):
-            label = self._numbering.label(paragraph.style, paragraph.list_id, paragraph.level)
+            label = self._numbering.label(paragraph.given)
         return f"{label} {text.strip()}" if label and text.strip() else text
 
     def _add_chunk(self, member: str) -> None:
         """Append a document inside this one."""
-        kind = PurePosixPath(member).suffix.lower()
+        kind, name = PurePosixPath(member).suffix.lower(), member or "a document inside"
         try:
             content = self._package.read(member)
             if kind in (".html", ".htm", ".xhtml"):
                 add_page(self._text, decoded_page(content))
             elif kind == ".txt":
                 self._text.paragraph(decoded(content))
-            elif kind not in (".docx", ".rtf") or (kind == ".docx" and self._is_chunk):
-                raise UnreadableFile(f"unknown kind of file, or nested too deep ({kind})")
+            elif kind == ".rtf":
+                self._text.attach(content, kind, read_rtf, name)
+            elif kind == ".docx" and not self._is_chunk:
+                self._text.attach(content, kind, partial(read_docx, is_chunk=True), name)
             else:
-                self._add_file(content, kind)
+                raise UnreadableFile(f"unknown kind of file, or nested too deep ({kind})")
         except UnreadableFile as error:
-            self.unread.append(UnreadPart(member or "a document inside", str(error)))
-
-    def _add_file(self, content: bytes, kind: str) -> None:
-        with TemporaryDirectory(prefix="askance-part-") as folder:
-            path = Path(folder, f"part{kind}")
-            path.write_bytes(content)
-            for row in read_rtf(path) if kind == ".rtf" else read_docx(path, is_chunk=True):
-                if isinstance(row, DocumentRow):
-                    self._text.append(row, "")
-                else:
-                    self.unread.append(row)
+            self._text.unread.append(UnreadPart(name, str(error)))
 
 
 class _Table:
@@ -282,9 +248,8 @@ class _Table:
 
     def __init__(self, text: TextBuilder) -> None:
         self.depth, self.paragraphs = 0, list[str]()
-        self._text = text
+        self._text, self._cell, self._num_cells = text, Attributes(), 0
         self._cells, self._above = list[str](), list[str]()
-        self._num_cells, self._num_columns, self._is_below, self._is_beside = 0, 1, False, False
 
     def start(self, name: str, attributes: Attributes) -> None:
         """Read the start of an element."""
@@ -295,13 +260,11 @@ class _Table:
         elif self.depth > 1:
             return
         elif name == "tc":
-            self._is_below, self._is_beside = "vMerge" in attributes, "hMerge" in attributes
-        elif name == "vMerge":
-            self._is_below = value == "continue"
-        elif name == "gridSpan":
-            self._num_columns = min(MAX_SPAN, whole_number(value, 1))
-        else:
+            self._cell = {merge: "continue" for merge in ("vMerge", "hMerge") if merge in attributes}
+        elif name == "gridBefore":
             self._cells = [""] * min(MAX_SPAN, whole_number(value, 0))
+        else:
+            self._cell[name] = value
 
     def end(self, name: str) -> None:
         """Read the end of an element, and append a row to the text."""
@@ -310,16 +273,19 @@ class _Table:
         elif self.depth > 1:
             return
         elif name == "tc":
-            text, column = " ".join(self.paragraphs), len(self._cells)
-            if self._is_below and not text.strip():
-                above = self._above[column] if column < len(self._above) else ""
-                text = above if len(above) <= MAX_REPEATED_CHARACTERS else ""
+            text, column, self.paragraphs = " ".join(self.paragraphs), len(self._cells), []
+            if self._cell.get("vMerge") == "continue" and not text.strip():
+                text = _repeated("".join(self._above[column : column + 1]))
+            if "hMerge" in self._cell and not text.strip():
+                text = "".join(self._cells[-1:])
+            num_more = min(MAX_SPAN, whole_number(self._cell.pop("gridSpan", ""), 1)) - 1
+            self._cells += [text, *[_repeated(text)] * num_more]
             self._num_cells += 1
-            if self._is_beside and not text.strip():
-                text = self._cells[-1] if self._cells else ""
-            is_short = len(text) <= MAX_REPEATED_CHARACTERS
-            self._cells += [text] * self._num_columns if is_short else [text, *[""] * (self._num_columns - 1)]
-            self.paragraphs, self._num_columns = [], 1
         else:
             self._text.row(self._cells if self._num_cells > 1 else dict.fromkeys(self._cells))
             self._above, self._cells, self._num_cells = self._cells, [], 0
+
+
+def _repeated(text: str) -> str:
+    """Return the text of a merged cell in its other rows and columns."""
+    return text if len(text) <= MAX_REPEATED_CHARACTERS else ""

@@ -171,8 +171,9 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
     """
     pieces, left_out, num_open, num_spaces = list[str](), 0, 0, 0
     for event in package.events("content.xml"):
-        name, is_start = event.name, event.kind == "start"
-        if event.kind == "text":
+        kind, name, attributes = event
+        is_start = kind == "start"
+        if kind == "text":
             if num_open and not left_out:
                 pieces.append(name)
         elif name in _LEFT_OUT:
@@ -184,12 +185,12 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
             if is_start:
                 pieces += [" "] * (num_open > 1)  # a paragraph of a note inside another
             elif num_open == 0:
-                yield XmlEvent(name, "".join(pieces), {})
+                yield name, "".join(pieces), {}
                 pieces = []
         elif is_start and name in ("tab", "line-break"):
             pieces.append("\t" if name == "tab" else "\n")
         elif is_start and name == "s":
-            pieces.append(" " * _count(event.attributes, "c", _MAX_SPACES))
+            pieces.append(" " * _count(attributes, "c", _MAX_SPACES))
             num_spaces += len(pieces[-1])
             if num_spaces > MAX_TEXT_CHARACTERS:
                 raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} repeated spaces")

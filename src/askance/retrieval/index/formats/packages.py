@@ -4,7 +4,6 @@ Nothing is unpacked to disk, XML entities are refused, and the sizes that an arc
 before anything is read. `zipfile` reads no more of a member than the archive declares.
 """
 
-import errno
 import struct
 import zipfile
 import zlib
@@ -13,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from html.entities import html5
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from pathlib import Path
+from posixpath import join, normpath
 from urllib.parse import unquote
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from askance.retrieval.index.formats.content import UnreadableFile, check_size
+from askance.retrieval.index.formats.content import UnreadableFile, check_size, unreadable
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 400_000_000
@@ -35,22 +35,18 @@ _BLOCK_BYTES = 1 << 16
 _MIN_BYTES_READ = 1 << 12
 """What each reading of a member counts for at least, as a file can refer to a member any number of times."""
 _MAX_SHOWN = 100
+DAMAGED = "damaged, or not of the kind that its name says"
 _OLE = b"\xd0\xcf\x11\xe0"
+_DAMAGE = (
+    zipfile.BadZipFile, EOFError, OSError, OverflowError, RuntimeError, ValueError, struct.error, zlib.error
+)  # fmt: skip
+"""What `zipfile` raises for an archive that is damaged or encrypted."""
 Attributes = dict[str, str]
 
 
-class XmlEvent(NamedTuple):
-    """The start or the end of an XML element, or text.
-
-    Attributes:
-        kind: "start", "end" or "text".
-        name: The name of the element without its namespace; for text, the text.
-        attributes: The attributes of a starting element, by name without namespace.
-    """
-
-    kind: str
-    name: str
-    attributes: Attributes
+XmlEvent = tuple[str, str, Attributes]
+"""The start or the end of an XML element, or text: "start", "end" or "text"; the name of the element or the
+text; and the attributes of a starting element. Names are without namespaces."""
 
 
 class InvalidXml(UnreadableFile):
@@ -78,7 +74,7 @@ class Package:
             UnreadableFile: There is no such member, or it is too large or damaged.
         """
         info = self._checked(name)
-        with _zip_errors():
+        with unreadable(DAMAGED, *_DAMAGE):
             return self.archive.read(info)
 
     def events(self, name: str) -> Iterator[XmlEvent]:
@@ -94,7 +90,7 @@ class Package:
             return
         events: list[XmlEvent] = []
         parser = _parser(events)
-        with _zip_errors(), self.archive.open(self._checked(name)) as file:
+        with unreadable(DAMAGED, *_DAMAGE), self.archive.open(self._checked(name)) as file:
             is_read = False
             while not is_read:
                 block = file.read(_BLOCK_BYTES)
@@ -108,10 +104,33 @@ class Package:
                 yield from events
                 events.clear()
 
+    def elements(self, name: str, element: str = "") -> Iterator[Element]:
+        """Yield the elements of this name in an XML member as trees, or the whole member if no name is given.
+
+        Raises:
+            UnreadableFile: See `events`.
+        """
+        builder, num_open = TreeBuilder(), 0
+        for kind, value, attributes in self.events(name):
+            if kind == "start" and (num_open or element in ("", value)):
+                num_open += 1
+                builder.start(value, attributes)
+            elif kind == "text" and num_open:
+                builder.data(value)
+            elif num_open:
+                num_open -= 1
+                builder.end(value)
+                if not num_open:
+                    yield builder.close()
+                    builder = TreeBuilder()
+
+    def tree(self, name: str) -> Element:
+        """Return an XML member as a tree. It has to be a small one; one that is missing has no elements."""
+        return next(iter([*self.elements(name), Element("")]))
+
     def attributes(self, name: str, element: str) -> list[Attributes]:
         """Return the attributes of each element of this name in an XML member, in order."""
-        events = self.events(name)
-        return [event.attributes for event in events if (event.kind, event.name) == ("start", element)]
+        return [each.attrib for each in self.tree(name).iter(element)]
 
     def relations(self, name: str) -> dict[str, str]:
         """Return the members that a member of an Office file refers to, by relation id."""
@@ -146,15 +165,8 @@ class Package:
 
     def text_of(self, name: str, element: str) -> str:
         """Return the text of the first element of this name in an XML member, or an empty string."""
-        text, is_inside = "", False
-        for event in self.events(name):
-            if event.kind == "text" and is_inside:
-                text += event.name
-            elif event.name == element:
-                if event.kind == "end":
-                    return text
-                is_inside = True
-        return text
+        found = self.tree(name).find(f".//{element}")
+        return "" if found is None else "".join(found.itertext())
 
     def _relations(self, name: str) -> Iterator[tuple[Attributes, str]]:
         """Yield the attributes and the target of each relation to another member."""
@@ -170,6 +182,8 @@ class Package:
         self.num_bytes_read += max(info.file_size, _MIN_BYTES_READ)
         check_size(info.file_size, MAX_MEMBER_BYTES)
         check_size(self.num_bytes_read, MAX_PACKAGE_BYTES)
+        if info.flag_bits & 1:
+            raise UnreadableFile("encrypted; remove its password first")
         if info.file_size > max(MAX_UNCHECKED_BYTES, MAX_RATIO * info.compress_size):
             raise UnreadableFile(f"{name} in it unpacks to more than {MAX_RATIO} times its size")
         return info
@@ -189,7 +203,7 @@ def open_package(path: Path) -> Iterator[Package]:
             raise UnreadableFile(
                 "encrypted, or in an older format; save it without a password, in its format"
             )
-    with _zip_errors():
+    with unreadable(DAMAGED, *_DAMAGE):
         opened = zipfile.ZipFile(path)
     with opened as archive:
         if len(archive.NameToInfo) > MAX_MEMBERS:
@@ -206,22 +220,13 @@ def whole_number(written: str | None, default: int) -> int:
 
 def joined(folder: str, target: str) -> str:
     """Return the member that a path refers to, given the folder of the file that contains the path."""
-    parts: list[str] = []
-    path = PurePosixPath(folder, unquote(target))
-    if target.startswith("/"):
-        path = PurePosixPath(target.lstrip("/"))
-    for part in path.parts:
-        if part == "..":
-            del parts[-1:]
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
+    return normpath(join("/", folder, unquote(target))).lstrip("/")
 
 
 @lru_cache(maxsize=1_000)
-def _event(kind: str, name: str) -> XmlEvent:
-    """Return the start or the end of an element without attributes; most elements are of a few kinds."""
-    return XmlEvent(kind, name.rpartition(" ")[2], {})
+def _local(name: str) -> str:
+    """Return a name without its namespace; most names are of a few kinds."""
+    return name.rpartition(" ")[2]
 
 
 def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
@@ -235,42 +240,20 @@ def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
         depth += 1
         if depth > MAX_DEPTH:
             raise UnreadableFile(f"more than {MAX_DEPTH:,} XML elements are nested")
-        event = _event("start", name)
-        if attributes:
-            local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-            event = XmlEvent("start", event.name, local)
-        events.append(event)
+        events.append(("start", _local(name), {_local(key): value for key, value in attributes.items()}))
 
     def end(name: str) -> None:
         nonlocal depth
         depth -= 1
-        events.append(_event("end", name))
+        events.append(("end", _local(name), {}))
+
+    def text(data: str) -> None:
+        events.append(("text", data, {}))
 
     def refuse(*_: object) -> None:
         raise InvalidXml("declares XML entities, which may expand without bound")
 
-    def entity(name: str, _: bool) -> None:
-        events.append(XmlEvent("text", html5.get(f"{name};", ""), {}))
-
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = lambda text: events.append(XmlEvent("text", text, {}))
-    parser.EntityDeclHandler, parser.SkippedEntityHandler = refuse, entity
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
+    parser.SkippedEntityHandler = lambda name, _: text(html5.get(f"{name};", ""))
+    parser.EntityDeclHandler = refuse
     return parser
-
-
-@contextmanager
-def _zip_errors() -> Iterator[None]:
-    try:
-        yield
-    except UnreadableFile:
-        raise
-    except RuntimeError as error:
-        is_encrypted = "password" in str(error)
-        reason = "encrypted; remove its password first" if is_encrypted else f"damaged ({error})"
-        raise UnreadableFile(reason) from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # an offset before the beginning of the file
-            raise
-        raise UnreadableFile("damaged") from error
-    except (zipfile.BadZipFile, EOFError, ValueError, OverflowError, struct.error, zlib.error) as error:
-        raise UnreadableFile(f"damaged, or not of the kind that its name says ({error})") from error

@@ -1,11 +1,20 @@
-"""The readers of plain text, Markdown and other markup, and source code."""
+"""The readers of plain text, Markdown, notebooks and other markup, and source code."""
 
+import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from askance.retrieval.index.formats.content import DocumentRow, Mark, Rows, check_size
-from askance.retrieval.index.formats.encodings import checked_encoding
+from askance.retrieval.index.formats.content import (
+    DocumentRow,
+    Mark,
+    Rows,
+    check_length,
+    check_size,
+    unreadable,
+)
+from askance.retrieval.index.formats.encodings import checked_encoding, decoded
 from askance.retrieval.index.formats.fields import author_field
 
 SOURCE_CODE = (
@@ -20,6 +29,11 @@ _FLAGS = re.MULTILINE | re.IGNORECASE
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _IN_BRACES = r"(?:\[[^\[\]]{0,300}\])?\{((?:[^{}#]|\{[^{}#]{0,300}\}){1,300})\}"
 """A LaTeX argument, after an optional one. One with a "#" belongs to the definition of a command."""
+
+
+_EMBEDDED = re.compile(r"data:[\w.+/-]{1,100};base64,[\w+/=%]*")
+_COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_FENCES = re.compile("`{3,}")
 
 
 class _Markup(NamedTuple):
@@ -108,6 +122,50 @@ def markdown_document(text: str) -> DocumentRow:
     return _document(text, metadata.get("title", ""), metadata.get("author", ""), marks)
 
 
+def read_notebook(path: Path) -> Rows:
+    """Yield the notebook as one row of Markdown, in which code and the text that it wrote are code blocks.
+
+    Pictures and other output are left out.
+
+    Raises:
+        UnreadableFile: The file is no notebook, or too large.
+    """
+    check_size(path.stat().st_size)
+    errors = (ValueError, RecursionError, TypeError, KeyError, AttributeError)
+    with unreadable("no notebook of Jupyter that can be read", *errors):
+        notebook = json.loads(decoded(path.read_bytes()))
+        sheets = notebook.get("worksheets") or [notebook]  # format 3 has sheets
+        cells = [cell for sheet in sheets for cell in sheet["cells"]]
+        blocks = [block for cell in cells for block in _blocks(cell)]
+    check_length(sum(map(len, blocks)))
+    yield markdown_document("\n\n".join(filter(None, blocks)))
+
+
+def _blocks(cell: Any) -> Iterator[str]:
+    """Yield the blocks of Markdown of a cell."""
+    source = _source(cell.get("source", cell.get("input", "")))
+    if cell["cell_type"] == "code":
+        yield _fenced(source)
+        for output in cell.get("outputs", ()):
+            data = output.get("data", output)
+            error = f"{output['ename']}: {output.get('evalue')}" if "ename" in output else ""
+            text = data.get("text/plain", data.get("text", error))
+            yield _source(data["text/markdown"]) if "text/markdown" in data else _fenced(_source(text))
+    else:
+        yield "#" * cell["level"] + f" {source}" if cell["cell_type"] == "heading" else source
+
+
+def _source(lines: Any) -> str:
+    """Return text that is given as a whole or line by line, without what it embeds and its colours."""
+    text = lines if isinstance(lines, str) else "".join(lines)
+    return _COLOURS.sub("", _EMBEDDED.sub("", text)).strip("\n")
+
+
+def _fenced(code: str) -> str:
+    fence = max([*_FENCES.findall(code), "``"], key=len) + "`"
+    return f"{fence}\n{code}\n{fence}" if code.strip() else ""
+
+
 def _unquoted(value: str) -> str:
     is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if is_quoted else value
@@ -141,3 +199,12 @@ def _document(text: str, title: str, author: str, marks: list[Mark]) -> Document
 def _text(path: Path) -> str:
     check_size(path.stat().st_size)
     return path.read_bytes().decode(checked_encoding(path), "replace")
+
+
+TEXT_READERS: Mapping[str, Callable[[Path], Rows]] = {
+    **dict.fromkeys((".md", ".markdown"), read_markdown),
+    ".ipynb": read_notebook,
+    **dict.fromkeys(PLAIN_TEXT, read_plain),
+    **dict.fromkeys(MARKUP, read_markup),
+    **dict.fromkeys(SOURCE_CODE, read_code),
+}

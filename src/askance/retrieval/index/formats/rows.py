@@ -15,6 +15,7 @@ from askance.retrieval.index.formats.content import (
     check_length,
     check_size,
     given_title,
+    unreadable,
 )
 from askance.retrieval.index.formats.encodings import checked_encoding, decoded
 from askance.retrieval.index.formats.fields import row_fields
@@ -62,15 +63,15 @@ def read_json(path: Path) -> Rows:
     check_size(path.stat().st_size, MAX_JSON_BYTES)
     checked_encoding(path)
     text = decoded(path.read_bytes())
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data" and "\n" in text.strip():
+    with unreadable("JSON that can't be read", ValueError, RecursionError):
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data" or "\n" not in text.strip():
+                place = f"line {error.lineno}, column {error.colno}"
+                raise UnreadableFile(f"not JSON ({place}: {error.msg})") from error
             yield from read_jsonl(path)
             return
-        raise UnreadableFile(f"not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from error
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"JSON that can't be read ({error})") from error
     records = value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else []
     if any(name in record for record in records for name in _TEXTS):
         numbered = ((f"record {number}", record) for number, record in enumerate(records, start=1))
@@ -114,13 +115,11 @@ def _shown(value: Any) -> str:
 def _text_of(value: Any) -> str:
     """Return a line for each string, number and truth value, after the keys that lead to it."""
     found, num_characters = [], 0
-    try:
+    with unreadable("JSON that can't be read", RecursionError):
         for line in _leaves(value, ""):
             found.append(line)
             num_characters += len(line) + 1
             check_length(num_characters)
-    except RecursionError as error:
-        raise UnreadableFile(f"JSON that can't be read ({error})") from error
     return "\n".join(found)
 
 
