@@ -149,7 +149,11 @@ FINAL = [
         ModelSpecError,
         r"redirects to .*/v1/again",
     ),
-    *((fault, ModelFailure, "gave no JSON") for deep in DEEP for fault in (Fault(body=deep), Fault(events=[deep]))),
+    *(
+        (fault, ModelFailure, "gave no JSON")
+        for deep in DEEP
+        for fault in (Fault(body=deep), Fault(events=[deep]))
+    ),
     *((Fault(400, body=deep), RequestRefused, "answered 400") for deep in DEEP),
 ]
 
