@@ -49,7 +49,7 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Any, name: str, *, end_ids: frozenset[int], size: int) -> None:
         self.tokenizer, self.name, self.end_ids, self.size = tokenizer, name, end_ids, size
-        self.control = _control_strings(tokenizer)
+        self.control: dict[int, str] = getattr(tokenizer, "control", None) or _control_strings(tokenizer)
         self.unambiguous_ids = frozenset(self.control) - {tokenizer.unk_token_id}
         self._control_ids = {text: id for id, text in self.control.items()}
         self.bos = self._find_bos()
