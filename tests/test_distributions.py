@@ -169,9 +169,9 @@ def test_a_bare_install_asks_for_neither_torch_nor_an_engine():
 
 
 def test_the_engine_is_pinned_alike_everywhere():
-    from askance.models.llama_cpp.library import PACKAGES
+    from askance.models.llama_cpp.library import PACKAGE, VERSION
 
-    assert f"xllamacpp=={PACKAGES['xllamacpp']}" == ENGINE
+    assert f"{PACKAGE}=={VERSION}" == ENGINE
     (extra,) = PROJECT["optional-dependencies"]["embedded"]
     assert extra.partition(";")[0] == ENGINE
     assert ENGINE in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()

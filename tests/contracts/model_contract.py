@@ -135,7 +135,7 @@ class ModelContract:
     def test_declares(self, model):
         assert isinstance(model, Model)
         assert isinstance(model, ShowsPieces)
-        assert isinstance(model.counts_exactly, bool)
+        assert model.counts_exactly is self.counts_exactly
         assert model.signals == self.signals
         assert model.capabilities == self.capabilities
         assert model.name

@@ -69,21 +69,6 @@ def test_a_folder_that_can_not_be_written(tmp_path):
         CacheStore(tmp_path / "file" / "cache.sqlite")
 
 
-def test_what_was_used_lately_stays(tmp_path, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("askance.middleware.cache.time.time", lambda: now[0])
-    store = CacheStore(tmp_path / "cache.sqlite", max_bytes=30_000)
-    random = np.random.default_rng(0)
-    for number in range(65):
-        now[0] += 1000
-        store.keep(number.to_bytes(4), random.bytes(500).hex())
-        store.find((0).to_bytes(4))
-    assert store.num_bytes < 0.9 * 30_000
-    assert store.find((0).to_bytes(4)) is not None
-    assert store.find((1).to_bytes(4)) is None
-    store.close()
-
-
 def test_the_database_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "letters.sqlite"
     with sqlite3.connect(path) as database:

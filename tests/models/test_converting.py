@@ -109,7 +109,7 @@ def test_who_waits_for_another_process_says_so(tmp_path):
         assert not target.exists()
     other.join(60)
     assert target.is_dir()
-    assert messages[0] == "waiting for another process that converts the weights"
+    assert messages == ["converting the weights, once on this machine, here or in another process"]
 
 
 def test_a_cache_that_is_no_folder(tmp_path):

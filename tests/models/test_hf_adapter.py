@@ -70,12 +70,6 @@ def test_merging_changes_no_logit(name, settings, request, tmp_path):
     assert not [key for key in module.state_dict() if "lora" in key]
 
 
-def test_the_base_s_files_stay_as_they_are(adapter, llama_folder):
-    before = {path.name: path.read_bytes() for path in llama_folder.iterdir()}
-    merged(adapter, llama_folder)
-    assert {path.name: path.read_bytes() for path in llama_folder.iterdir()} == before
-
-
 def test_what_it_was_trained_on(adapter):
     assert holds_adapter(adapter)
     assert open_adapter(adapter).base == "hf:tiny-llama"

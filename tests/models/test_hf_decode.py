@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 import torch
 from tests.choices import watched_choices
-from tests.contracts.model_contract import KeepOf, computed, run
+from tests.contracts.model_contract import computed, run
 from tests.models.tiny import byte_level_tokenizer, tiny_module
 from tests.tolerances import assert_near, near
 
@@ -109,20 +109,6 @@ def test_options_with_the_same_prefix_are_scored_in_one_pass(qwen):
     )
 
 
-def test_options_with_nothing_in_common_share_the_prompt(qwen):
-    prompt, options = Raw((Span("The cat sat on the bank. " * 9),)), [" dog bank", " river cat", " sat on"]
-    lengths = [len(qwen.tokenize(option)) for option in options]
-    assert len({qwen.tokenize(option)[0] for option in options}) == len(options)
-    run(qwen.clear_cache())
-    before = qwen.computed_tokens
-    run(qwen.score(prompt, options))
-    # The logits after the prompt's last token come with the first option; each other one reads it again.
-    again = len(options) - 1
-    assert (
-        qwen.computed_tokens - before == asyncio.run(qwen.count(prompt)) + sum(lengths) - len(options) + again
-    )
-
-
 def test_the_end_token_is_dropped_with_its_signals(bundled):
     (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, ALL)
     assert generation.finish == "end"
@@ -134,27 +120,10 @@ def test_the_end_token_is_dropped_with_its_signals(bundled):
     assert generation.tokens[-1].attention is not None
 
 
-def test_token_probs_take_control_tokens_and_plain_words(bundled):
-    want = Want(logprob=True, token_probs=("<|im_end|>", " Paris"))
-    (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, want)
-    (end,) = generation.dropped
-    assert end.probs[0] == near(math.exp(end.logprob), "formula", "float32")
-    (paris,) = [token for token in generation.tokens if token.text == " Paris"]
-    assert paris.probs[1] == near(math.exp(paris.logprob), "formula", "float32")
-
-
 @pytest.mark.parametrize("name", ["two words", ""])
 def test_token_probs_of_what_is_not_one_token(qwen, name):
     with pytest.raises(InputError, match="token_probs names"):
         generate(qwen, Raw((Span("The"),)), want=Want(token_probs=(name,)))
-
-
-def test_a_cut_token_keeps_its_signals(qwen):
-    want = Want(logprob=True, token_probs=("<|im_end|>",))
-    (generation,) = generate(qwen, Raw((Span("The"),)), want=want, until=KeepOf(2, 1))
-    (cut,) = generation.dropped
-    assert cut.logprob is not None
-    assert len(cut.probs) == 1
 
 
 def test_the_last_token_of_a_full_length_has_what_was_held_back(llama):
@@ -166,26 +135,6 @@ def test_the_last_token_of_a_full_length_has_what_was_held_back(llama):
             assert generation.tokens[-1].text.endswith("\ufffd")
             return
     pytest.fail("no sample ended in half a character")
-
-
-def test_a_stop_string_may_begin_inside_a_token(bundled):
-    (whole,) = generate(bundled, chat(QUESTIONS[0]), 12)
-    token = next(token for token in whole.tokens if len(token.text) > 4)
-    at = token.start + 2
-    stop = whole.text[at : token.end + 1]
-    (cut,) = generate(bundled, chat(QUESTIONS[0]), 12, stop=(stop,))
-    assert cut.text == whole.text[: whole.text.index(stop)]
-    assert cut.tokens[-1].text == token.text[:2]
-    assert cut.tokens[-1].end == at
-
-
-def test_watching_holds_back_what_a_stop_string_may_take(bundled):
-    (whole,) = generate(bundled, chat(QUESTIONS[0]), 12)
-    ends = [token.end for token in whole.tokens]
-    stop = whole.text[ends[1] - 2 : ends[2]]
-    pieces: list[str] = []
-    (cut,) = generate(bundled, chat(QUESTIONS[0]), 12, stop=(stop,), on_text=pieces.append)
-    assert "".join(pieces) == cut.text == whole.text[: ends[1] - 2]
 
 
 def test_a_watcher_runs_on_the_event_loop(qwen):
@@ -234,38 +183,6 @@ def test_cancelling_stops_within_a_token(qwen, monkeypatch):
     assert sum(at > cancelled_at for at in passes) <= 2, "the one under way, and one while the news travels"
     monkeypatch.undo()
     assert generate(qwen, Raw((Span("The cat"),)))[0].tokens
-
-
-def test_calls_are_computed_side_by_side(qwen, monkeypatch):
-    prompts = [Raw((Span(text),)) for text in ("The cat", "The river Rhine", "Rain")]
-
-    async def all_at_once():
-        work = (
-            qwen.generate(
-                GenerateRequest(prompt, Sampling(20 - 3 * number, temperature=0.7), ALL, n=2, key=(5, number))
-            )
-            for number, prompt in enumerate(prompts)
-        )
-        return await asyncio.gather(*work)
-
-    with watched_choices() as choices:
-        alone = [
-            generate(qwen, prompt, 20 - 3 * number, ALL, temperature=0.7, n=2, key=(5, number))
-            for number, prompt in enumerate(prompts)
-        ]
-    assert choices.are_clear("two layers"), "or else their tokens can't be compared"
-    passes = []
-    forward = qwen._backend.forward
-    monkeypatch.setattr(qwen._backend, "forward", lambda feeds: passes.append(len(feeds)) or forward(feeds))
-    together = asyncio.run(all_at_once())
-    assert max(passes) > 2
-    for expected, found in zip(alone, together, strict=True):
-        for one, other in zip(expected, found, strict=True):
-            assert [token.id for token in computed(one)] == [token.id for token in computed(other)]
-            for first, second in zip(computed(one), computed(other), strict=True):
-                assert first.entropy == near(second.entropy, "two layers", "float32")
-                if first.attention is not None:
-                    assert_near(first.attention, second.attention, "two layers")
 
 
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):

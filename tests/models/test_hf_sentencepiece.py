@@ -1,11 +1,7 @@
 """Tokenizers with a SentencePiece model and no tokenizer.json, like those of the Self-RAG checkpoints."""
 
 import re
-import subprocess
-import sys
-import tomllib
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +10,7 @@ pytest.importorskip("torch")
 import sentencepiece
 from tests.models.tiny import save_slow_checkpoint
 
-from askance.core.errors import MissingExtra, ModelSpecError
-from askance.core.installing import install_line
+from askance.core.errors import MissingExtra
 from askance.core.types import Raw, Span, untrusted
 from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, RETRIEVAL, ReflectionVocabulary
 from askance.models.hf import load as reading
@@ -99,16 +94,6 @@ def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder, run):
         load_hf(str(save_slow_checkpoint(tmp_path / "new", legacy=False)))
 
 
-def test_a_package_that_is_not_installed_is_named(folder):
-    """This runs in its own process, since a module that is imported once stays."""
-    hidden = "import sys; sys.modules['google.protobuf'] = None"
-    load = f"from askance.models.hf import load_hf; load_hf({str(folder)!r})"
-    run = subprocess.run([sys.executable, "-c", f"{hidden}; {load}"], capture_output=True, text=True)
-    assert "MissingExtra" in run.stderr
-    assert re.search(r"with sentencepiece and protobuf .*'protobuf'", run.stderr)
-    assert install_line("local") in run.stderr
-
-
 @pytest.mark.parametrize("missing", ["sentencepiece", "protobuf"])
 def test_only_an_error_that_speaks_of_such_files_asks_for_a_package(missing, monkeypatch):
     monkeypatch.setitem(reading._PACKAGES, missing, lambda: False)
@@ -118,16 +103,3 @@ def test_only_an_error_that_speaks_of_such_files_asks_for_a_package(missing, mon
             reading.check_readers("m", ValueError(said))
     monkeypatch.undo()
     reading.check_readers("m", ValueError("`tiktoken` is required to read a `tiktoken` file."))
-
-
-def test_a_tokenizer_that_is_damaged_is_not_told_to_need_a_package(folder, tmp_path):
-    damaged = save_slow_checkpoint(tmp_path / "damaged", legacy=True)
-    (damaged / "tokenizer.model").write_bytes(b"nothing")
-    with pytest.raises(ModelSpecError, match="can't be loaded"):
-        load_hf(str(damaged))
-
-
-def test_the_extra_that_loads_models_has_both():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
-    packages = [re.split(r"[>=<]", each)[0] for each in project["project"]["optional-dependencies"]["local"]]
-    assert {"sentencepiece", "protobuf"} <= {*packages}

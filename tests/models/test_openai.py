@@ -9,11 +9,11 @@ from tests.models.served import ALL, CHAT, RAW, After, event, logprobs_of, model
 from tests.tolerances import near
 
 from askance.ask import Engine
-from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError
+from askance.core.errors import MissingAbility, ModelFailure
 from askance.core.token_ledger import Budget
 from askance.core.types import GenerateRequest, Passage, Raw, Sampling, Span, Want
 from askance.methods.baselines import Single
-from askance.models.scripted import Reply, ScriptedModel
+from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
 
@@ -39,34 +39,18 @@ def test_a_text_with_its_signals(server, prompt):
     assert written.prompt_tokens == alone.prompt_tokens
 
 
-def test_the_entropy_of_a_few_alternatives_is_at_most_the_true_one():
-    beside = {"Bonn": {" Köln": 0.2, " Ulm": 0.15, " Kiel": 0.1}}
-    reply = Reply(" Bonn", {"Bonn": 0.5}, beside=beside)
-    with ScriptedServer(ScriptedModel(lambda shown, key: reply)) as server:
-        (few,) = write(model_of(server, "completions=1&top_logprobs=3"), want=Want(entropy=True))
-        (all_told,) = write(model_of(server), want=Want(entropy=True))
-    assert 1.0 < few.tokens[0].entropy <= all_told.tokens[0].entropy
-
-
-def test_a_cut_ends_the_request():
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({"until": After(3)}, (" word word word", "enough")), ({"stop": ("rd w",)}, (" wo", "stop"))],
+)
+def test_a_cut_or_a_stop_string_ends_the_request(options, expected):
     pieces = []
     with ScriptedServer(ScriptedModel(lambda shown, key: " word" * 300), token_seconds=0.01) as server:
-        (written,) = write(
-            model_of(server), want=Want(logprob=True), until=After(3), on_text=pieces.append, max_tokens=300
-        )
+        (written,) = write(model_of(server), on_text=pieces.append, max_tokens=300, **options)
         time.sleep(0.1)
         assert server.num_sent[0] < 200, "the server stops before the end of the text"
-    assert (written.text, written.finish) == (" word word word", "enough")
-    assert pieces[0] == " word"
+    assert (written.text, written.finish) == expected
     assert "".join(pieces) == written.text
-
-
-def test_a_stop_string_ends_the_request():
-    with ScriptedServer(ScriptedModel(lambda shown, key: " word" * 300), token_seconds=0.01) as server:
-        (written,) = write(model_of(server), stop=("rd w",), max_tokens=300)
-        time.sleep(0.1)
-        assert server.num_sent[0] < 200
-    assert (written.text, written.finish) == (" wo", "stop")
 
 
 def test_prompt_tokens_of_a_text_that_was_cut(server):
@@ -117,25 +101,6 @@ def test_others_go_on_while_a_slow_server_counts():
         assert asyncio.run(together()).answer.short == "Bonn"
     assert [request.path for request in server.requests] == ["/tokenize"] * 2 + ["/v1/completions"]
     assert {*num_requests} == {0, 1, 2, 3}, "the others were served during each request"
-
-
-@pytest.mark.parametrize(
-    ("tokenize", "is_exact"),
-    [("vllm", True), ("llama.cpp", True), ("llama-cpp-python", False), ("none", False)],
-)
-def test_a_count_is_exact_where_the_server_counts_every_prompt(server, tokenize, is_exact):
-    assert model_of(server, f"{ALL}&tokenize={tokenize}").counts_exactly is is_exact
-
-
-def test_a_server_that_does_not_count(server):
-    server.faults += [Fault(body={"length": 3}), Fault(body=[3]), Fault(404, body={"detail": "Not Found"})]
-    model = model_of(server, ALL + "&tokenize=vllm")
-    with pytest.raises(ModelFailure, match="gave no count of tokens"):
-        asyncio.run(model.count(RAW))
-    with pytest.raises(ModelFailure, match="no count of tokens"):
-        asyncio.run(model.count(RAW))
-    with pytest.raises(ModelSpecError, match="answered 404: Not Found"):
-        asyncio.run(model.count(RAW))
 
 
 def test_scores_are_read_from_the_repeated_prompt(server):
@@ -194,10 +159,3 @@ def test_a_server_that_counts_tokens_otherwise(server):
     server.faults.append(Fault(events=[event(" a"), event(" b"), event(" c"), event(" d")]))
     (longer,) = write(model_of(server), max_tokens=2)
     assert (texts(longer), longer.finish) == ([" a", " b"], "length"), "text beyond the limit is dropped"
-
-
-def test_what_a_cache_had_is_told(server):
-    usage = {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}}
-    server.faults.append(Fault(events=[event(" a", finish="stop"), {"choices": [], "usage": usage}]))
-    (written,) = write(model_of(server))
-    assert (written.prompt_tokens, written.reused_tokens) == (9, 4)

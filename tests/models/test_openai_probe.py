@@ -1,7 +1,6 @@
 """Test that the abilities of a server are probed once and cached."""
 
 import json
-import stat
 from contextlib import contextmanager
 
 import pytest
@@ -144,16 +143,9 @@ def test_a_cache_that_can_not_be_written_is_no_failure(cache):
     assert "not kept: no cache can be written" in notes[-1][1]
 
 
-def test_a_cache_that_is_read_only_is_no_failure(cache):
-    cache.mkdir(parents=True)
-    cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with ScriptedServer() as server:
-        assert "chat" in ask_about(server)[0].capabilities
-
-
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[" * 100_000, "[]", "{}", '{"options": 1}', "\xff", "x" * 100_000],
+    ["", "{", "[" * 100_000, "[]", "{}", '{"options": 1}', '{"options": {"top_logprobs": "many"}}', "\xff"],
 )
 def test_a_damaged_file_of_the_cache_is_as_none(cache, text):
     with ScriptedServer() as server:
@@ -162,32 +154,6 @@ def test_a_damaged_file_of_the_cache_is_as_none(cache, text):
         path.write_bytes(text.encode("latin-1"))
         assert len(ask_about(server)[1]) == 1, "the server is probed again"
         assert kept_options(cache)
-
-
-def test_values_in_the_cache_that_are_none_are_asked_anew(cache):
-    with ScriptedServer() as server:
-        ask_about(server)
-        (path,) = cache.iterdir()
-        record = json.loads(path.read_text())
-        path.write_text(json.dumps({**record, "options": {"top_logprobs": "many"}}))
-        model, notes = ask_about(server)
-    assert "top_logprobs" in model.signals
-    assert len(notes) == 1
-
-
-def test_the_scripted_server_is_known_by_what_it_does_alone(cache):
-    with ScriptedServer() as server:
-        model, notes = ask_about(server)
-    assert {"chat", "continuation"} <= model.capabilities
-    assert "of an unknown kind" in notes[0][1]
-
-
-def test_what_a_proxy_withholds_is_not_believed(cache):
-    with ScriptedServer() as server:
-        server.withholds = {"logprobs", "completions"}
-        model, _ = ask_about(server)
-    assert model.signals == frozenset()
-    assert model.capabilities == {"chat", "continuation"}
 
 
 @pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "litellm-1.106.2"])
@@ -216,6 +182,7 @@ PAGE = "<html><body>Welcome to nginx</body></html>"
         (Fault(body=PAGE), ModelSpecError, "gave a web page"),
         (Fault(404, body=PAGE), ModelSpecError, "URL ends as the server's own"),
         (Fault(503, body={"error": "loading"}), ModelUnavailable, "answered 503: loading"),
+        (Fault(500, body="oops"), ModelUnavailable, "answered 500: oops"),
         (Fault(400, body={"error": "no such thing"}), RequestRefused, "answered 400: no such thing"),
         (Fault(body=[1] * 3), AskanceError, "all of it is"),
         (Fault(body="[" * 100_000), AskanceError, "no JSON"),
@@ -253,6 +220,7 @@ def test_a_refused_temperature_is_said_before_the_run(cache):
         {"data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": 10**400}]},
         {"data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": -5}]},
         {"data": [{"id": "x" * 10_000, "owned_by": "x" * 10_000}] * 3},
+        {"data": [{"id": f"model {number}", "text": "x" * 100_000} for number in range(60)]},
     ],
 )
 def test_lists_of_models_that_are_none(cache, models):
@@ -261,13 +229,6 @@ def test_lists_of_models_that_are_none(cache, models):
         model, _ = ask_about(server)
     assert "chat" in model.capabilities
     assert model.context_tokens == 32768
-
-
-def test_a_list_of_models_that_does_not_end(cache):
-    endless = {"data": [{"id": f"model {number}", "text": "x" * 100_000} for number in range(60)]}
-    with ScriptedServer(ScriptedModel()) as server:
-        server.answers = lambda request: Fault(body=endless) if request.path == "/v1/models" else None
-        assert "chat" in ask_about(server)[0].capabilities
 
 
 def test_a_server_that_takes_too_long_is_not_asked_once_more(cache, monkeypatch):
@@ -297,14 +258,6 @@ def test_what_is_waited_for_is_said(cache):
         assert shown == asking + finding
         ask_about(server)
         assert shown == asking + finding + asking
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_may_use_models_and_not_list_them(cache, status):
-    refused = Fault(status, body={"error": {"message": "missing scope: model.read"}})
-    with ScriptedServer() as server:
-        server.answers = lambda request: refused if request.method == "GET" else None
-        assert "chat" in ask_about(server)[0].capabilities
 
 
 def test_a_window_that_has_changed_is_noticed(cache):
@@ -356,92 +309,77 @@ def test_an_error_that_is_nested_deeply(cache, begin, end, depth):
             ask_about(server)
 
 
+CHAT_PATH, RAW_PATH = "/v1/chat/completions", "/v1/completions"
 ABSENT = Fault(404, body={"error": {"message": "no such endpoint"}})
+SCORES = {"logprob", "top_logprobs", "entropy"}
 
 
-def test_a_server_of_completions_alone_scores(cache):
-    with ScriptedServer() as server:
-        server.answers = lambda request: ABSENT if request.path == "/v1/chat/completions" else None
-        model, notes = ask_about(server)
-    assert model.capabilities == {"raw", "continuation", "score"}
-    assert model.signals == {"logprob", "top_logprobs", "entropy"}
-    assert "score" in notes[-1][1]
+def lacks_chats(request):
+    return ABSENT if request.path == CHAT_PATH else None
 
 
-def test_scores_that_are_none_are_not_believed(cache):
+def scores_wrongly(request):
+    logprobs = {"tokens": [request.body.get("prompt")], "token_logprobs": [-9.0], "top_logprobs": None}
+    echo = Fault(body=event(request.body["prompt"], logprobs)) if request.body.get("echo") else None
+    return lacks_chats(request) or echo
+
+
+def ignores_logprobs_at(*paths):
     def answer(request):
-        if request.path == "/v1/chat/completions":
-            return ABSENT
-        logprobs = {"tokens": [request.body.get("prompt")], "token_logprobs": [-9.0], "top_logprobs": None}
-        return Fault(body=event(request.body["prompt"], logprobs)) if request.body.get("echo") else None
-
-    with ScriptedServer() as server:
-        server.answers = answer
-        assert ask_about(server)[0].capabilities == {"raw", "continuation"}
-
-
-def bare_of(path, *names):
-    """Return a function that removes parameters at one endpoint, as a server does that ignores them."""
-
-    def answer(request):
-        if request.path == path:
-            for name in names:
+        if request.path in paths:
+            for name in ("logprobs", "top_logprobs"):
                 request.body.pop(name, None)
 
     return answer
 
 
-@pytest.mark.parametrize(
-    ("path", "capabilities"),
-    [
-        ("/v1/chat/completions", {"raw", "continuation", "score"}),
-        ("/v1/completions", {"chat", "continuation"}),
-    ],
-)
-def test_the_endpoint_that_tells_log_probabilities_is_declared_alone(cache, path, capabilities):
-    with ScriptedServer() as server:
-        server.answers = bare_of(path, "logprobs", "top_logprobs")
-        model, _ = ask_about(server)
-    assert model.capabilities == capabilities
-    assert "logprob" in model.signals
-
-
-def test_a_server_that_breaks_at_log_probabilities(cache):
+def breaks_at_logprobs(request):
     broken = Fault(500, body={"error": {"message": "logprobs is not supported"}})
-    with ScriptedServer() as server:
-        server.answers = lambda request: broken if request.body.get("logprobs") else None
-        model, _ = ask_about(server)
-    assert {"chat", "continuation"} <= model.capabilities
-    assert model.signals == frozenset()
+    return broken if request.body.get("logprobs") else None
 
 
-def test_a_server_that_breaks_once_is_believed_the_next_time(cache):
-    with ScriptedServer() as server:
-        server.answers = lambda request: (
-            Fault(500, body="oops")
-            if [request.method for request in server.requests].count("POST") == 1
-            else None
-        )
-        assert "top_logprobs" in ask_about(server)[0].signals
+def refuses_lists(status):
+    refused = Fault(status, body={"error": {"message": "missing scope: model.read"}})
+    return lambda request: refused if request.method == "GET" else None
 
 
-def test_a_server_that_is_broken(cache):
-    with ScriptedServer() as server:
-        server.answers = lambda request: Fault(500, body="oops") if request.method == "POST" else None
-        with pytest.raises(ModelUnavailable, match="answered 500: oops"):
-            ask_about(server)
-    assert not cache.exists()
-
-
-def test_a_model_that_thinks_first_is_asked_for_chats_alone(cache):
+def thinks_first(request):
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}, "finish_reason": None}]}
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
+    return Fault(events=[thought] * 3 + [end]) if request.path == CHAT_PATH else ABSENT
+
+
+class BreaksOnce:
+    def __init__(self):
+        self.num_posts = 0
+
+    def __call__(self, request):
+        self.num_posts += request.method == "POST"
+        return Fault(500, body="oops") if self.num_posts == 1 else None
+
+
+@pytest.mark.parametrize(
+    ("answer", "capabilities", "signals"),
+    [
+        (lambda request: None, {"raw", "chat", "continuation"}, SCORES),
+        (refuses_lists(401), {"raw", "chat", "continuation"}, SCORES),
+        (refuses_lists(403), {"raw", "chat", "continuation"}, SCORES),
+        (BreaksOnce(), {"raw", "chat", "continuation"}, SCORES),
+        (lambda request: ABSENT if request.path == RAW_PATH else None, {"chat", "continuation"}, SCORES),
+        (lacks_chats, {"raw", "continuation", "score"}, SCORES),
+        (scores_wrongly, {"raw", "continuation"}, SCORES),
+        # Of two endpoints, only the one with log-probabilities is declared.
+        (ignores_logprobs_at(CHAT_PATH), {"raw", "continuation", "score"}, SCORES),
+        (ignores_logprobs_at(RAW_PATH), {"chat", "continuation"}, SCORES),
+        (ignores_logprobs_at(CHAT_PATH, RAW_PATH), {"raw", "chat", "continuation"}, set()),
+        (breaks_at_logprobs, {"raw", "chat", "continuation"}, set()),
+        (thinks_first, {"chat"}, set()),
+    ],
+)
+def test_an_unknown_server_is_known_by_what_it_does_alone(cache, answer, capabilities, signals):
     with ScriptedServer() as server:
-        server.answers = lambda request: (
-            Fault(events=[thought] * 3 + [end])
-            if request.path == "/v1/chat/completions"
-            else Fault(404, body={"error": {"message": "no such endpoint"}})
-        )
-        model, _ = ask_about(server)
-    assert model.capabilities == {"chat"}
-    assert model.signals == frozenset()
+        server.answers = answer
+        model, notes = ask_about(server)
+    assert (model.capabilities, model.signals) == (capabilities, signals)
+    assert "of an unknown kind" in notes[-1][1]
+    assert ("score" in notes[-1][1]) == ("score" in capabilities)

@@ -1,7 +1,6 @@
 """Test the content, number and duration of requests, and that the API key is never shown."""
 
 import asyncio
-import json
 import logging
 import time
 import traceback
@@ -13,18 +12,14 @@ from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 from askance.configuration.build import load_model
 from askance.core.errors import (
     InputError,
-    LimitReached,
     MissingAbility,
     ModelSpecError,
-    ParameterError,
     PromptTooLong,
     RequestRefused,
 )
 from askance.core.notes import noted
-from askance.core.token_ledger import Budget
 from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
-from askance.middleware.cache import CachedModel, CacheStore
 from askance.middleware.session import Session, SessionModel
 from askance.models.scripted import ScriptedModel
 
@@ -99,7 +94,7 @@ def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(s
     assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
     assert write(model, max_tokens=context - exact)[0].text == " It is Bonn. So"
     server.requests.clear()
-    with pytest.raises(PromptTooLong, match=f"has {exact} tokens and {context - exact + 1} more were wanted"):
+    with pytest.raises(PromptTooLong, match=f"{exact} or more tokens, {context - exact + 1} to write"):
         write(model, max_tokens=context - exact + 1)
     assert server.requests == []
 
@@ -124,16 +119,6 @@ def test_seeds_depend_on_key_and_sample_alone(server):
     assert len(set(seeds[:3])) == 3
     assert seeds[3] in seeds[:3]
     assert seeds[4] not in seeds[:3]
-
-
-def test_greedy_samples_are_one_request(server):
-    assert len(write(model_of(server), n=4)) == 4
-    assert len(server.requests) == 1
-
-
-def test_json_of_requests_is_utf8(server):
-    write(model_of(server), Raw((untrusted("naïve \ud83d"),)))
-    assert json.dumps(server.requests[0].body["prompt"]) == '"na\\u00efve \\ufffd"'
 
 
 @pytest.mark.parametrize(
@@ -257,16 +242,6 @@ def test_requests_at_the_same_time_that_are_refused(server):
     assert notes == ["refused"]
 
 
-def test_attention_is_not_for_servers(server):
-    with pytest.raises(MissingAbility, match="attend=bundled"):
-        asyncio.run(model_of(server).attend("x", bos=True))
-
-
-def test_values_out_of_range(server):
-    with pytest.raises(ParameterError, match="top_p=2"):
-        write(model_of(server), top_p=2)
-
-
 def test_options_of_a_specification_are_not_ignored():
     with pytest.raises(InputError, match="unknown model option 'api_key'") as raised:
         load_model(f"openai:m@http://host/v1?api_key={KEY}")
@@ -301,20 +276,3 @@ def test_no_more_requests_at_a_time_than_declared():
             return time.perf_counter() - began
 
         assert asyncio.run(six()) >= 0.15
-
-
-def test_a_question_out_of_time_leaves_at_once():
-    with ScriptedServer(latency_seconds=60.0) as server:
-        model = SessionModel(model_of(server), "answer", Session(Trace(), budget=Budget(seconds=0.2)))
-        with pytest.raises(LimitReached, match=r"0\.2 seconds"):
-            write(model)
-        assert server.num_sent == [], "no answer has begun"
-
-
-def test_answers_can_be_kept(server, tmp_path):
-    want = Want(logprob=True, top_logprobs=2)
-    for _ in range(2):
-        model = CachedModel(model_of(server), CacheStore(tmp_path / "kept"))
-        (written,) = write(model, want=want)
-        assert model.decode(tuple(token.id for token in written.tokens)) == " It is Bonn. So"
-    assert len(server.requests) == 1

@@ -184,16 +184,13 @@ class SamplingRequest:
         text = "" if id in self._vocabulary.end_ids else detokenizer.add(id)
         if id not in self._vocabulary.end_ids and len(tokens) + 1 == self._call.sampling.max_tokens:
             text += detokenizer.flush()
-        start = tokens[-1].end if tokens else 0
-        return Token(
+        return self._stops.token(
             id,
             text,
-            start,
-            start + len(text),
-            logits.logprob(id) if want.logprob else None,
-            logits.entropy if want.entropy else None,
-            top_texts,
-            tuple(math.exp(logits.logprob(probs_id)) for probs_id in self._probs_ids),
+            logprob=logits.logprob(id) if want.logprob else None,
+            entropy=logits.entropy if want.entropy else None,
+            top=top_texts,
+            probs=tuple(math.exp(logits.logprob(probs_id)) for probs_id in self._probs_ids),
         )
 
 

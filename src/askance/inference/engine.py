@@ -194,28 +194,23 @@ class LLMEngine(Generic[S]):
             yield entry, output
 
     def _postprocess(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> None:
-        """Give a sequence its output, and finish the sequence if it is complete or its request fails."""
-        try:
-            is_unfinished = self._take(sequence, step_input, output)
-        except BaseException as error:  # an error of one request must not reach the others
-            self._finish(sequence, error)
-            return
-        if not is_unfinished:
-            self._finish(sequence)
-
-    def _take(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> bool:
         """Give a request its logits, unless a part of its prompt is still to be computed.
 
-        Returns:
-            Whether the sequence needs another pass.
+        The sequence is finished if it is complete or its request fails.
         """
         was_prefilling = sequence.is_prefilling
         sequence.num_computed_tokens += len(step_input.ids)
         if sequence.is_prefilling:
-            return True
-        if was_prefilling:
-            self._backend.cache_prefix(sequence.slot, sequence.request.ids)
-        return sequence.request.take(output, sequence.slot.num_cached_tokens)
+            return
+        try:
+            if was_prefilling:
+                self._backend.cache_prefix(sequence.slot, sequence.request.ids)
+            is_unfinished = sequence.request.take(output, sequence.slot.num_cached_tokens)
+        except BaseException as error:  # an error of one request must not reach the others
+            self._finish(sequence, error)
+        else:
+            if not is_unfinished:
+                self._finish(sequence)
 
     def _finish(self, sequence: _Sequence[S], error: BaseException | None = None) -> None:
         self._running.remove(sequence)

@@ -4,6 +4,7 @@ The adapters of all models, including models on servers, pass their tokens throu
 """
 
 from dataclasses import replace
+from typing import Any
 
 from askance.core.types import Generation, OnText, Sampling, StopCondition, Token, TokenIds
 
@@ -35,6 +36,11 @@ class StopTracker:
         """Return whether the generation needs no further token."""
         return bool(self.finish)
 
+    def token(self, id: int, text: str, **signals: Any) -> Token:
+        """Return a token that follows the text so far, with its signals by name."""
+        start = len(self._text)
+        return Token(id, text, start, start + len(text), **signals)
+
     def end(self, token: Token | None = None, *, finish: str = "end") -> None:
         """Finish the generation where the model or its server has ended the text.
 
@@ -47,7 +53,7 @@ class StopTracker:
         self._close(finish, len(self.tokens), len(self._text))
 
     def add(self, token: Token) -> None:
-        """Append the next token, whose `start` must be the current end of the text."""
+        """Append the next token, which `token` made."""
         self.tokens.append(token)
         self._text += token.text
         cut = self._until(self.tokens) if self._until else None

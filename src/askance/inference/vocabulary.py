@@ -15,8 +15,6 @@ _SENTINELS = (".", ",", "\n", "\x01")
 """Prefixes that keep the tokenizer from adding a space to a string that does not start a prompt. The first
 prefix whose tokens stay separate from those of the string is used, and its tokens are removed again."""
 REPLACEMENT = "\ufffd"
-_MAX_PENDING_TOKENS = 4
-"""A UTF-8 character has at most four bytes, so a character that is incomplete after four tokens is broken."""
 _CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
 
 
@@ -51,7 +49,7 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Any, name: str, *, end_ids: frozenset[int], size: int) -> None:
         self.tokenizer, self.name, self.end_ids, self.size = tokenizer, name, end_ids, size
-        self.control = _control_strings(tokenizer)
+        self.control: dict[int, str] = getattr(tokenizer, "control", None) or _control_strings(tokenizer)
         self.unambiguous_ids = frozenset(self.control) - {tokenizer.unk_token_id}
         self._control_ids = {text: id for id, text in self.control.items()}
         self.bos = self._find_bos()
@@ -194,7 +192,7 @@ class IncrementalDetokenizer:
 
     The text of an id depends on the ids before it: SentencePiece drops the space of a first token, and a
     character may be spread over several ids. So a short window of earlier ids is decoded with and without the
-    new ids, and the difference is the new text. An incomplete character at the end is held back.
+    new ids, and the difference is the new text. A text that ends in an incomplete character is held back.
 
     Args:
         prompt_ids: The ids that precede the first id to add.
@@ -205,37 +203,23 @@ class IncrementalDetokenizer:
         self._window = _left_context(vocabulary, prompt_ids)
         self._window_text = self._decode(self._window)
         self._pending: list[int] = []
-        self._num_returned_chars = 0  # counted in the text of `_pending`
 
     def add(self, token_id: int) -> str:
         """Add an id, and return the text that the id completes, or an empty string."""
+        text = self.peek(token_id)
         self._pending.append(token_id)
-        text = self._decode_after_window(self._pending)
-        num_whole_chars = len(text.rstrip(REPLACEMENT))
-        if num_whole_chars == len(text):
-            return self.flush()
-        start = self._num_returned_chars
-        self._num_returned_chars = max(start, num_whole_chars)
-        broken = self._advance(1) if len(self._pending) >= _MAX_PENDING_TOKENS else ""
-        return text[start:num_whole_chars] + broken
+        return "" if text.endswith(REPLACEMENT) else self.flush()
 
     def peek(self, token_id: int) -> str:
         """Return the text that `token_id` would add next, with U+FFFD for an incomplete character."""
-        return self._decode_after_window([*self._pending, token_id])[self._num_returned_chars :]
+        return self._decode_after_window([*self._pending, token_id])
 
     def flush(self) -> str:
         """Return the text that is held back, with U+FFFD for an incomplete character."""
-        return self._advance(len(self._pending))
-
-    def _advance(self, count: int) -> str:
-        """Move the first `count` pending ids into the window, and return their text not returned so far."""
-        ids, self._pending = self._pending[:count], self._pending[count:]
-        text = self._decode_after_window(ids)
-        rest = text[self._num_returned_chars :]
-        self._num_returned_chars = max(0, self._num_returned_chars - len(text))
-        self._window = ids if text else [*self._window, *ids]
-        self._window_text = self._decode(self._window)
-        return rest
+        text = self._decode_after_window(self._pending)
+        self._window = self._pending if text else [*self._window, *self._pending]
+        self._window_text, self._pending = self._decode(self._window), []
+        return text
 
     def _decode_after_window(self, ids: list[int]) -> str:
         whole = self._decode([*self._window, *ids])

@@ -9,7 +9,6 @@ SQLite database, so several processes can use it at once.
 import base64
 import json
 import sqlite3
-import time
 import weakref
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -49,34 +48,31 @@ from askance.core.version import VERSION
 
 T = TypeVar("T")
 
-_FORMAT = 5
+_FORMAT = 6
 """The version of the stored format. Incrementing it makes older entries unreachable."""
 _NOTES_OF_QUERIES = frozenset({"script"})
 """The names of the notes that a cached search repeats. All others tell what happened while it was made."""
 _APPLICATION = 0x61736B63
 """The SQLite application id that marks the file as a cache of askance: "askc" in ASCII."""
+_TABLE = f"answers_{_FORMAT}"
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 PRAGMA application_id = {_APPLICATION};
-CREATE TABLE IF NOT EXISTS answers_{_FORMAT}
-    (id BLOB PRIMARY KEY, content BLOB NOT NULL, used_at REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS oldest_{_FORMAT} ON answers_{_FORMAT} (used_at, length(content));
+CREATE TABLE IF NOT EXISTS {_TABLE} (id BLOB PRIMARY KEY, content BLOB NOT NULL);
 COMMIT;
 """
 _RECORDS = {kind.__name__: kind for kind in (Attention, Generation, Hit, Passage, Scored, Token)}
-_TOUCH_SECONDS = 600.0
 _PUTS_A_CHECK = 64
-_SHARE_KEPT = 0.9
 
 
 class CacheStore:
-    """The file of a cache. If its entries exceed `max_bytes`, the least recently used ones are removed.
+    """The file of a cache. If it exceeds `max_bytes`, the oldest entries are removed.
 
     `close` closes the file. Otherwise, the file is closed when the store is garbage-collected.
 
     Args:
         path: The file, which is created if necessary.
-        max_bytes: The maximum total size of the compressed entries in bytes.
+        max_bytes: The maximum size of the file in bytes, without the space of removed entries.
 
     Raises:
         InputError: The file can't be created, read or written, or is not a cache.
@@ -96,30 +92,24 @@ class CacheStore:
     def find(self, id: bytes) -> Any:
         """Return the entry with an id, or None if there is none."""
         with self._explained():
-            query = f"SELECT content, used_at FROM answers_{_FORMAT} WHERE id = ?"
-            row = self._database.execute(query, (id,)).fetchone()
-            if row is None:
-                return None
-            if time.time() - row[1] > _TOUCH_SECONDS:
-                touch = f"UPDATE answers_{_FORMAT} SET used_at = ? WHERE id = ?"
-                self._database.execute(touch, (time.time(), id))
-            return json.loads(zlib.decompress(row[0]), object_hook=_from_json)
+            row = self._database.execute(f"SELECT content FROM {_TABLE} WHERE id = ?", (id,)).fetchone()
+            return row and json.loads(zlib.decompress(row[0]), object_hook=_from_json)
 
     def keep(self, id: bytes, content: Any) -> None:
         """Store an entry made of JSON values, records and arrays of numbers."""
         packed = zlib.compress(json.dumps(content, default=_to_json).encode(), level=1)
         with self._explained():
-            insert = f"INSERT OR REPLACE INTO answers_{_FORMAT} VALUES (?, ?, ?)"
-            self._database.execute(insert, (id, packed, time.time()))
+            self._database.execute(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?)", (id, packed))
             self._num_puts += 1
             if self._num_puts % _PUTS_A_CHECK == 1:
                 self._evict()
 
     @property
     def num_bytes(self) -> int:
-        """The total size of the compressed entries in bytes."""
-        total = self._database.execute(f"SELECT sum(length(content)) FROM answers_{_FORMAT}").fetchone()[0]
-        return int(total or 0)
+        """The size of the file in bytes, without the space of removed entries."""
+        tables = "pragma_page_count, pragma_freelist_count, pragma_page_size"
+        size = f"SELECT (page_count - freelist_count) * page_size FROM {tables}"
+        return int(self._database.execute(size).fetchone()[0])
 
     def _check_is_ours(self) -> None:
         """Raise `InputError` if the database belongs to another program."""
@@ -130,12 +120,11 @@ class CacheStore:
             raise InputError(f"the cache {self.path} is the database of another program: name another file.")
 
     def _evict(self) -> None:
-        """Remove the least recently used entries in one statement, which is atomic."""
-        if self.num_bytes > self._max_bytes:
-            sum_of_newer = "sum(length(content)) OVER (ORDER BY used_at DESC)"
-            oldest = f"SELECT id FROM (SELECT id, {sum_of_newer} AS sum FROM answers_{_FORMAT}) WHERE sum > ?"
-            delete = f"DELETE FROM answers_{_FORMAT} WHERE id IN ({oldest})"
-            self._database.execute(delete, (_SHARE_KEPT * self._max_bytes,))
+        """Remove the oldest tenth of the entries until the file is small enough."""
+        oldest = f"SELECT min(rowid) + (max(rowid) - min(rowid)) / 10 FROM {_TABLE}"
+        delete = f"DELETE FROM {_TABLE} WHERE rowid <= ({oldest})"
+        while self.num_bytes > self._max_bytes and self._database.execute(delete).rowcount:
+            pass
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

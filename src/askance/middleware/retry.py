@@ -8,7 +8,7 @@ from typing import TypeVar
 from askance.core.errors import ModelUnavailable
 from askance.core.notes import note
 from askance.core.ports import Model, WrappedModel
-from askance.core.types import Attention, GenerateRequest, Generation, Prompt, Scored, TokenIds
+from askance.core.types import GenerateRequest, Generation, Prompt, Scored
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -61,7 +61,7 @@ class RetryPolicy:
 
 
 class RetryingModel(WrappedModel):
-    """A model whose calls are retried while it is unavailable."""
+    """A model on a server, whose calls are retried while it is unavailable. No server gives attention."""
 
     def __init__(self, model: Model, policy: RetryPolicy = RetryPolicy()) -> None:
         super().__init__(model)
@@ -90,6 +90,3 @@ class RetryingModel(WrappedModel):
 
     async def count(self, prompt: Prompt) -> int:
         return await self._policy.keep_trying(lambda: self._model.count(prompt))
-
-    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        return await self._policy.keep_trying(lambda: self._model.attend(text, bos=bos))

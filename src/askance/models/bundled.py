@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -93,37 +93,36 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
     Raises:
         ModelSpecError: The disk is full, or the folder can't be created for another reason.
     """
-    folder, existing = target, next(path for path in target.absolute().parents if path.exists())
+    from filelock import FileLock
+
+    if target.is_dir():
+        return target
+    existing = next(path for path in target.absolute().parents if path.exists())
     try:
-        if not target.is_dir() and not os.access(existing, os.W_OK):
-            existing = _temporary_folder()
-            folder = existing / target.name
-            if not folder.is_dir():
+        if not os.access(existing, os.W_OK):
+            existing, unwritable = _temporary_folder(), target.parent
+            target = existing / target.name
+            if not target.is_dir():
                 note(
                     "cache",
-                    f"the cache folder {str(target.parent)!r} can't be written: the weights are converted "
-                    f"into {str(existing)!r} for this process alone. To keep them, {_REMEDY}.",
+                    f"the cache folder {str(unwritable)!r} can't be written: the weights are converted into "
+                    f"{str(existing)!r} for this process alone. To keep them, {_REMEDY}.",
                 )
-        return _convert(folder, write)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(target.with_name(f"{target.name}.lock"))
+        with doing("converting the weights, once on this machine, here or in another process"), lock:
+            if not target.is_dir():
+                with atomic_folder(target) as incoming:
+                    write(incoming)
+        return target
     except OSError as error:
         # Errors of numpy and torch have no `strerror`, only a text.
         reason = error.strerror or f"only a part was written ({error})"
         free = shutil.disk_usage(existing).free // 1_000_000
         raise ModelSpecError(
-            f"the folder {str(folder.parent)!r} can't be written: {reason}. The weights take {megabytes} MB, "
+            f"the folder {str(target.parent)!r} can't be written: {reason}. The weights take {megabytes} MB, "
             f"and {free} MB are free there: free some, or {_REMEDY}."
         ) from error
-
-
-def _convert(target: Path, write: Callable[[Path], None]) -> Path:
-    """Return the folder. If it does not exist, acquire its lock and create it, unless another process has."""
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_name(f"{target.name}.lock")):
-            if not target.is_dir():
-                with doing("converting the weights, once on this machine"), atomic_folder(target) as incoming:
-                    write(incoming)
-    return target
 
 
 @contextmanager
@@ -145,17 +144,6 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     sync(target.parent)
-
-
-def _locked(path: Path) -> AbstractContextManager[object]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        return lock.acquire(blocking=False)
-    except Timeout:
-        with doing("waiting for another process that converts the weights"):
-            return lock.acquire()
 
 
 @cache

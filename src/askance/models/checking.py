@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
-from askance.core.errors import ModelFailure, ModelUnavailable, ParameterError
+from askance.core.errors import ModelFailure, ModelUnavailable
 from askance.core.panics import panics_as
 from askance.core.ports import Model
 from askance.core.types import (
@@ -22,10 +20,7 @@ from askance.core.types import (
     Turn,
     Want,
 )
-from askance.models.openai.streaming import entropy_bounds
 
-_NUM_KEPT_TOKENS = 3
-"""The number of tokens of its own text that the model is asked to continue."""
 _NUM_TOP = 5
 _TOLERANCE = 0.05
 """The largest accepted difference (nats) between two calls to the same server."""
@@ -35,6 +30,7 @@ CHAT = Chat((Turn("user", (Span("Count from one to twenty in words."),)),))
 _RAW = Raw((Span("One, two, three, four,"),))
 _CHAT_AGAIN = Chat((Turn("user", (Span("Say the words 'no, no, yes' ten times."),)),))
 _RAW_AGAIN = Raw((Span("no, no, yes, no, no, yes, no, no, yes,"),))
+SAMPLING = Sampling(24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +38,11 @@ class CheckFinding:
     """The result of the check of one ability.
 
     Attributes:
-        ability: A signal or capability, or a guarantee that every model gives.
+        ability: A signal or capability that a server may have, or a guarantee that every model gives.
         is_declared: Whether the model declares the ability; None for a guarantee.
         works: Whether the ability works; None if it was not tried.
-        why: The reason why the ability does not work or was not tried.
+        why: The reason why the ability does not work.
+        declare: The options that declare the ability.
     """
 
     ability: str
@@ -74,7 +71,7 @@ Check = Callable[[Model], Awaitable[str]]
 
 
 async def check(load: Callable[[str], Model], enabling_options: Mapping[str, str] = {}) -> CheckReport:
-    """Check every ability of a model.
+    """Check every ability of a model that a server may have.
 
     Args:
         load: A function that loads the model with further options, such as "chat=1".
@@ -95,23 +92,14 @@ async def check(load: Callable[[str], Model], enabling_options: Mapping[str, str
             findings.append(CheckFinding(name, False, None))
             continue
         try:
-            candidate = load(option) if option else model
-        except ParameterError as error:  # The option contradicts a declared one.
-            findings.append(CheckFinding(name, False, None, str(error)))
-            continue
-        why = await _problem(check_one, candidate, may_raise=bool(is_declared) and not findings)
+            with panics_as(ModelFailure):
+                why = await check_one(load(option) if option else model)
+        except Exception as error:  # Any error of a model is the reason why an ability does not work.
+            if isinstance(error, ModelUnavailable) and is_declared and not findings:
+                raise
+            why = str(error) or type(error).__name__
         findings.append(CheckFinding(name, is_declared, not why, why, option))
     return CheckReport(model.name, model.context_tokens, tuple(findings))
-
-
-async def _problem(check: Check, model: Model, *, may_raise: bool = False) -> str:
-    try:
-        with panics_as(ModelFailure):
-            return await check(model)
-    except Exception as error:  # Any error of a model is the reason why an ability does not work.
-        if may_raise and isinstance(error, ModelUnavailable):
-            raise
-        return str(error) or type(error).__name__
 
 
 def _prompt(model: Model, raw: Prompt = _RAW, chat: Prompt = CHAT) -> Prompt:
@@ -127,22 +115,23 @@ async def generate_text(
     return generation, (*generation.tokens, *generation.dropped)
 
 
-async def _check_prompt(model: Model, prompt: Prompt) -> str:
-    generation, _ = await generate_text(model, prompt=prompt)
-    return "" if generation.generated_tokens else "it wrote nothing"
+async def check_continuation(model: Model, whole: Generation | None = None) -> str:
+    """Check that the model continues the first half of its own text with the word that it wrote before.
 
-
-async def _check_continuation(model: Model) -> str:
-    """Check that the model continues the beginning of a text that it wrote with the same word as before."""
+    Args:
+        whole: The text, if the model has written it already.
+    """
     prompt = CHAT if "chat" in model.capabilities else _RAW
-    whole, _ = await generate_text(model, prompt=prompt)
-    kept = whole.tokens[:_NUM_KEPT_TOKENS]
+    whole = whole or (await generate_text(model, prompt=prompt, sampling=SAMPLING))[0]
+    middle = len(whole.tokens) // 2
+    words = (middle + index for index, token in enumerate(whole.tokens[middle:]) if token.text[:1].isspace())
+    kept = whole.tokens[: next(words, middle)]
     beginning = "".join(token.text for token in kept)
     rest = whole.text[len(beginning) :]
-    if not rest.strip():
+    if not beginning or not rest.strip():
         return f"its text is too short for the check: {whole.text!r}"
-    continuation = (tuple(token.id for token in kept),)
-    again, _ = await generate_text(model, prompt=replace(prompt, continuation=continuation))
+    begun = replace(prompt, continuation=(tuple(token.id for token in kept),))
+    again, _ = await generate_text(model, prompt=begun, sampling=SAMPLING)
     if again.text.split()[:1] == rest.split()[:1]:
         return ""
     return f"after {beginning!r} it continued with {again.text!r}, where it had written {rest!r} in one go"
@@ -165,48 +154,20 @@ async def check_scores(model: Model) -> str:
     return ""
 
 
-async def _check_attend(model: Model) -> str:
-    attention = await model.attend("The cat sat by the river.", bos=True)
-    sums = attention.weights.sum(axis=-1)
-    return "" if np.allclose(sums, 1, atol=1e-3) else "weights that do not sum to 1"
-
-
-async def _check_signals(model: Model, want: Want) -> str:
-    """Check the signals in `want` of each token, and that they agree with each other."""
-    _, tokens = await generate_text(model, want)
-    problems = (_signal_problem(token, want, is_last=token is tokens[-1]) for token in tokens)
-    return next(filter(None, problems), "") if tokens else "it wrote nothing"
-
-
-def _signal_problem(token: Token, want: Want, *, is_last: bool) -> str:
-    own, best = token.logprob, token.top[0][1] if token.top else 0.0
-    if want.logprob and (own is None or own > 0):
-        return f"it returned {own}"
-    if want.top_logprobs and not token.top:
-        return "tokens without alternatives"
-    if own is not None and best < own - _TOLERANCE:
-        return f"the token {token.text!r} is more probable than the most probable"
-    if want.entropy:
-        if token.entropy is None:
+async def _check_text(model: Model, want: Want = Want(), prompt: Prompt | None = None) -> str:
+    """Check that the model generates a text, with the signals in `want` for each token."""
+    _, tokens = await generate_text(model, want, prompt)
+    for token in tokens:
+        own, best = token.logprob, token.top[0][1] if token.top else 0.0
+        if want.logprob and (own is None or own > 0):
+            return f"it returned {own}"
+        if want.top_logprobs and not token.top:
+            return "tokens without alternatives"
+        if want.entropy and token.entropy is None:
             return "tokens without entropy"
-        least, most = entropy_bounds([logprob for _, logprob in token.top], _NUM_TOP)
-        if not least - _TOLERANCE <= token.entropy <= most + _TOLERANCE:
-            allowed = f"its alternatives allow {least:.2f} to {most:.2f}"
-            return f"{token.entropy:.2f} nats at the token {token.text!r}, where {allowed}"
-    if len(token.probs) != len(want.token_probs) or not all(0 <= value <= 1 for value in token.probs):
-        return f"it returned {token.probs}"
-    row = token.attention  # The last token of a text has none.
-    if want.attention and not is_last and (row is None or abs(float(row.sum()) - 1) > 1e-3):
-        return "rows that do not sum to 1, or none"
-    return ""
-
-
-async def _check_token_probs(model: Model) -> str:
-    first, _ = await generate_text(model)
-    single = [token.text for token in first.tokens if token.text and len(model.tokenize(token.text)) == 1]
-    if not single:
-        return f"its text has no part of a single token: {first.text!r}"
-    return await _check_signals(model, Want(token_probs=(single[0],)))
+        if own is not None and best < own - _TOLERANCE:
+            return f"the token {token.text!r} is more probable than the most probable"
+    return "" if tokens else "it wrote nothing"
 
 
 async def _check_reproducibility(model: Model) -> str:
@@ -240,17 +201,15 @@ async def _check_count(model: Model) -> str:
 
 
 ABILITY_CHECKS: dict[str, Check] = {
-    "chat": partial(_check_prompt, prompt=CHAT),
-    "raw": partial(_check_prompt, prompt=_RAW),
-    "continuation": _check_continuation,
+    "chat": partial(_check_text, prompt=CHAT),
+    "raw": partial(_check_text, prompt=_RAW),
+    "continuation": check_continuation,
     "score": check_scores,
-    "attend": _check_attend,
-    "logprob": partial(_check_signals, want=Want(logprob=True)),
-    "top_logprobs": partial(_check_signals, want=Want(logprob=True, top_logprobs=_NUM_TOP)),
-    "entropy": partial(_check_signals, want=Want(entropy=True, top_logprobs=_NUM_TOP)),
-    "token_probs": _check_token_probs,
-    "attention": partial(_check_signals, want=Want(attention="mean")),
+    "logprob": partial(_check_text, want=Want(logprob=True)),
+    "top_logprobs": partial(_check_text, want=Want(logprob=True, top_logprobs=_NUM_TOP)),
+    "entropy": partial(_check_text, want=Want(entropy=True)),
 }
+"""The checks of the abilities that a server may have."""
 GUARANTEE_CHECKS: dict[str, Check] = {
     "the same key gives the same text": _check_reproducibility,
     "log-probabilities are those before temperature": _check_temperature,

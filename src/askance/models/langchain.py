@@ -21,7 +21,6 @@ from askance.core.types import (
     Sampling,
     Scored,
     Signal,
-    Token,
     TokenIds,
 )
 from askance.inference.decoding import check_sampling
@@ -126,10 +125,8 @@ class LangchainModel(tokenization.TextTokens):
 def _add_text(text: str, tracker: StopTracker) -> None:
     """Add the tokens of a piece of text until the generation has finished."""
     for id in tokenization.tokenize(text):
-        piece = tokenization.decode((id,))
-        start = tracker.tokens[-1].end if tracker.tokens else 0
         if not tracker.is_finished:
-            tracker.add(Token(id=id, text=piece, start=start, end=start + len(piece)))
+            tracker.add(tracker.token(id, tokenization.decode((id,))))
 
 
 def load_model(name: str, *, context: str = "") -> LangchainModel:

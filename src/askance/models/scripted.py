@@ -34,9 +34,7 @@ from askance.core.types import (
     Signal,
     Span,
     TextKind,
-    Token,
     TokenIds,
-    Want,
     as_spans,
 )
 from askance.inference.decoding import check_sampling
@@ -194,29 +192,37 @@ class ScriptedModel:
         return len(self.prompt_ids(prompt))
 
     def _generate(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
-        tracker = StopTracker(request.sampling, request.until, request.on_text)
+        tracker, want = StopTracker(request.sampling, request.until, request.on_text), request.want
         random = np.random.Generator(np.random.Philox(_stable_hash(request.key)))
-        entropies = reply.entropies if reply else {}
-        pieces = iter([*self._piece.findall(reply.text), *([_END] if reply.ends else [])] if reply else ())
+        pieces = iter([*self._piece.findall(reply.text), *[_END] * reply.ends] if reply else ())
         ids = list(prompt_ids)
         while not tracker.is_finished:
+            if want.attention and tracker.tokens:  # The last token's attention is known only now.
+                heads = self._attention_row(ids, len(ids) - 1)
+                reduced = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
+                row = reduced.get(want.attention, heads)
+                tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
             if reply:
                 weights = reply.distribution(next(pieces, " …"))
                 piece = next(iter(weights))
+                entropy = reply.entropies.get(_bare_word(piece), _entropy(weights))
             else:
                 weights = nonsense_distribution(tuple(ids[-3:]))
-                piece = _sample_piece(weights, request.sampling, random.random())
-            if request.want.attention and tracker.tokens:  # The last token's attention is known only now.
-                heads = self._attention_row(ids, len(ids) - 1)
-                reduced = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
-                row = reduced.get(request.want.attention, heads)
-                tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
-            start = tracker.tokens[-1].end if tracker.tokens else 0
+                piece, entropy = _sample_piece(weights, request.sampling, random.random()), _entropy(weights)
             ids.append(self._id(piece))
-            token = _token(ids[-1], piece, start, weights, request.want, entropies)
+            token = tracker.token(
+                ids[-1],
+                "" if piece == _END else piece,
+                logprob=math.log(weights[piece]) if want.logprob else None,
+                entropy=entropy if want.entropy else None,
+                top=tuple(
+                    (other, math.log(p)) for other, p in _ranked(weights)[: want.top_logprobs] if p > 0
+                ),
+                probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
+            )
             tracker.end(token) if piece == _END else tracker.add(token)
         generation = tracker.generation(prompt_ids, len(prompt_ids))
-        if request.want.attention is None:
+        if want.attention is None:
             return generation
         texts = tuple(" " if self._is_control(piece) else piece for piece in self.pieces(prompt_ids))
         return replace(generation, prompt_texts=texts)
@@ -292,21 +298,8 @@ class ScriptedModel:
         return self._ids[piece]
 
 
-def _token(
-    id: int, piece: str, start: int, weights: Distribution, want: Want, entropies: Mapping[str, float]
-) -> Token:
-    text = "" if piece == _END else piece
-    ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
-    return Token(
-        id=id,
-        text=text,
-        start=start,
-        end=start + len(text),
-        logprob=math.log(weights[piece]) if want.logprob else None,
-        entropy=entropies.get(_bare_word(text), _entropy(weights)) if want.entropy else None,
-        top=tuple((other, math.log(p)) for other, p in ranked if p > 0),
-        probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
-    )
+def _ranked(weights: Distribution) -> list[tuple[str, float]]:
+    return sorted(weights.items(), key=lambda entry: -entry[1])
 
 
 def _bare_word(piece: str) -> str:
@@ -328,7 +321,7 @@ def nonsense_distribution(tail: TokenIds) -> Distribution:
 
 def _sample_piece(weights: Distribution, sampling: Sampling, uniform: float) -> str:
     """Return the piece that a uniform random number from 0 to 1 selects."""
-    ranked = sorted(weights.items(), key=lambda entry: -entry[1])
+    ranked = _ranked(weights)
     if sampling.temperature == 0:
         return ranked[0][0]
     ranked = ranked[: sampling.top_k or None]

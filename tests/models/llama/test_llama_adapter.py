@@ -74,36 +74,24 @@ def refused(base, adapter):
     return str(caught.value)
 
 
-def test_no_file(gguf_files, tmp_path):
-    told = refused(gguf_files["llama"][0], tmp_path / "none.gguf")
-    assert "adapter file" in told
-    assert "can't be read: No such file" in told
+PEFT = "folders of peft go with models of the kind hf"
 
 
-def test_a_folder_of_peft(gguf_files, tmp_path):
-    told = refused(gguf_files["llama"][0], tmp_path)
-    assert "can't be read: Is a directory" in told
-    assert "folders of peft go with models of the kind hf" in told
-    assert "convert_lora_to_gguf.py" in told
-
-
-def test_a_foreign_file(gguf_files, tmp_path):
-    path = tmp_path / "adapter_model.safetensors"
-    path.write_bytes(b"\x08\x00\x00\x00 a header")
-    told = refused(gguf_files["llama"][0], path)
-    assert "adapter file" in told
-    assert "is no GGUF file: it begins with b'\\x08\\x00\\x00\\x00'" in told
-    assert "folders of peft go with models of the kind hf" in told
-
-
-def test_a_model_in_place_of_an_adapter(gguf_files):
-    told = refused(gguf_files["llama"][0], gguf_files["llama"][0])
-    assert "does not fit model" in told
-    assert "general.type" in told
-
-
-def test_another_architecture(gguf_files, lora):
-    assert "model arch and LoRA arch mismatch" in refused(gguf_files["qwen"][0], lora)
+@pytest.mark.parametrize(
+    ("base", "name", "told"),
+    [
+        ("llama", "none.gguf", ("adapter file", "can't be read: No such file")),
+        ("llama", "", ("can't be read: Is a directory", PEFT, "convert_lora_to_gguf.py")),
+        ("llama", "foreign", ("adapter file", r"is no GGUF file: it begins with b'\x08\x00\x00\x00'", PEFT)),
+        ("llama", "base", ("does not fit model", "general.type")),
+        ("qwen", "lora.gguf", ("model arch and LoRA arch mismatch",)),
+    ],
+)
+def test_what_is_no_adapter_of_the_model(gguf_files, lora, tmp_path, base, name, told):
+    (tmp_path / "foreign").write_bytes(b"\x08\x00\x00\x00 a header")
+    (tmp_path / "base").symlink_to(gguf_files["llama"][0])
+    message = refused(gguf_files[base][0], tmp_path / name)
+    assert all(part in message for part in told), message
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ from tests.tolerances import near, tolerance
 
 from askance.configuration.build import load_model
 from askance.core.errors import MissingAbility, ModelSpecError, ParameterError
-from askance.core.notes import shown_by
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.methods.selfrag.tokens import ALL_TOKENS, ReflectionVocabulary
 from askance.models import bundled as module
@@ -167,30 +164,6 @@ def test_what_has_which_type(tiny_package, tmp_path, matrices, embeddings):
     assert {kind for kind in types.values() if kind != "F32"} == {matrices}
 
 
-def test_what_is_unpacked_are_the_same_numbers(tiny_package, tmp_path):
-    pack(tiny_package, tmp_path / "packed.gguf", matrices="Q8_0")
-    pack(tmp_path / "packed.gguf", tmp_path / "whole.gguf", matrices="F32", embeddings="F32")
-    packed, whole = weights_in(tmp_path / "packed.gguf"), weights_in(tmp_path / "whole.gguf")
-    assert packed.keys() == whole.keys()
-    assert all(np.array_equal(packed[name], whole[name]) for name in packed)
-
-
-def test_progress_is_told(tiny_reader):
-    parts = {}
-
-    @contextmanager
-    def shows(what, total):
-        parts[what] = [total]
-        yield parts[what].append
-
-    with shown_by(shows):
-        load(engine="llama.cpp")
-    total, *amounts = parts["quantising tensors"]
-    assert sum(amounts) == total
-    assert len(amounts) > 5
-    assert "converting the weights, once on this machine" in parts
-
-
 def test_they_are_packed_once(tiny_reader, monkeypatch):
     before = load(engine="llama.cpp").fingerprint
     monkeypatch.setattr("askance.models.llama_cpp.packing.pack", lambda *_, **__: pytest.fail("packed again"))
@@ -203,18 +176,6 @@ def test_the_plain_model_is_told_from_the_other(tiny_reader):
 
 def folders_in(path):
     return [each.name for each in path.iterdir() if each.is_dir()]
-
-
-def test_a_disk_that_is_full(tiny_reader, tmp_path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
-    try:
-        with pytest.raises(ModelSpecError, match=r"can't be written: .*The weights take 145 MB, and \d+ MB"):
-            load(engine="llama.cpp")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert folders_in(tmp_path / "cache" / "models") == []
-    assert load(engine="llama.cpp").name == "bundled"
 
 
 @pytest.mark.parametrize("length", [100, 3_000, -100])

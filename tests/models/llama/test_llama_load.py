@@ -60,11 +60,26 @@ def test_no_file(name, expected):
         load_gguf(name)
 
 
-@pytest.mark.parametrize("content", [b"", b"GG", b"PK\3\4 a zip file", b"ggml of long ago"])
-def test_a_foreign_file(tmp_path, content):
+FOREIGN = r"is no GGUF file: it begins with b'.*Name a \.gguf file"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        *(
+            (lambda whole, content=content: content, FOREIGN)
+            for content in (b"", b"GG", b"PK\3\4 a zip", b"ggml")
+        ),
+        (
+            lambda whole: whole.replace(b"qwen2", b"qwenX"),
+            "can't be loaded: error loading model: unknown model architecture: 'qwenX'",
+        ),
+    ],
+)
+def test_a_file_of_another_kind(tmp_path, gguf_files, change, expected):
     path = tmp_path / "model.gguf"
-    path.write_bytes(content)
-    with pytest.raises(ModelSpecError, match=r"is no GGUF file: it begins with b'.*Name a \.gguf file"):
+    path.write_bytes(change(gguf_files["qwen"][0].read_bytes()))
+    with pytest.raises(ModelSpecError, match=expected):
         load_gguf(str(path))
 
 
@@ -76,16 +91,6 @@ def test_a_file_that_is_cut_off(gguf_files, tmp_path, capfd, share):
     with pytest.raises(ModelSpecError, match=r"can't be loaded: .+\. Fetch it again"):
         load_gguf(str(path))
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_architecture_that_is_not_known(tmp_path, gguf_files):
-    whole = gguf_files["qwen"][0].read_bytes()
-    path = tmp_path / "new.gguf"
-    path.write_bytes(whole.replace(b"qwen2", b"qwenX"))
-    with pytest.raises(
-        ModelSpecError, match="can't be loaded: error loading model: unknown model architecture: 'qwenX'"
-    ):
-        load_gguf(str(path))
 
 
 def test_nothing_is_printed(gguf_files):
@@ -141,13 +146,14 @@ def test_bytes_of_a_token(gguf_files):
     assert Weights(gguf_files["llama"][0]).bytes_per_token == layers * heads * (size + size) * number
 
 
-def test_a_file_without_a_tokenizer(gguf_files, monkeypatch):
-    monkeypatch.setattr(weights.llama, "llama_vocab_type", lambda vocabulary: 0)
-    with pytest.raises(ModelSpecError, match="has no tokenizer: convert the model again"):
-        Weights(gguf_files["llama"][0])
-
-
-def test_an_encoder_is_refused(gguf_files, monkeypatch):
-    monkeypatch.setattr(weights.llama, "llama_model_has_encoder", lambda model: True)
-    with pytest.raises(ModelSpecError, match="is of the kind llama, no causal language model"):
+@pytest.mark.parametrize(
+    ("function", "value", "expected"),
+    [
+        ("llama_vocab_type", 0, "has no tokenizer: convert the model again"),
+        ("llama_model_has_encoder", True, "is of the kind llama, no causal language model"),
+    ],
+)
+def test_a_model_that_generates_no_text(gguf_files, monkeypatch, function, value, expected):
+    monkeypatch.setattr(weights.llama, function, lambda pointer: value)
+    with pytest.raises(ModelSpecError, match=expected):
         Weights(gguf_files["llama"][0])

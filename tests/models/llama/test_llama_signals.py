@@ -4,8 +4,6 @@ Keys and values are float16 here and float32 there: numbers agree to two hundred
 where they are float32 here, too.
 """
 
-import asyncio
-
 import numpy as np
 import pytest
 
@@ -109,43 +107,6 @@ def test_a_cached_prefix_changes_nothing(fresh):
     assert (first.reused_tokens, again.reused_tokens, other.reused_tokens) == (0, 99, 99)
     check_same(again, first)
     check_same(other, written(fresh(), (*SHARED, 8)))
-
-
-def test_texts_side_by_side_share_what_one_of_them_reads(fresh):
-    model = fresh()
-    prompts = [(*SHARED, number) for number in range(5, 11)]
-
-    async def together():
-        calls = [
-            model.generate(GenerateRequest(Raw((ids,)), Sampling(12), ALL, key=("signals",)))
-            for ids in prompts
-        ]
-        return [generation for (generation,) in await asyncio.gather(*calls)]
-
-    found = run(together())
-    assert [generation.reused_tokens for generation in found] == [0, 99, 99, 99, 99, 99]
-    for ids, generation in zip(prompts, found, strict=True):
-        check_same(generation, written(fresh(), ids))
-
-
-def test_what_runs_goes_on_when_somebody_first_wants_attention(fresh):
-    model, want = fresh(), Want(logprob=True, entropy=True)
-    expected = written(fresh(), SHARED, 60, want)
-
-    async def one_after_the_other():
-        running = asyncio.create_task(
-            model.generate(GenerateRequest(Raw((SHARED,)), Sampling(60), want, key=("signals",)))
-        )
-        while not model.computed_tokens:
-            await asyncio.sleep(0)
-        (wanted,) = await model.generate(
-            GenerateRequest(Raw(((5, 6, 7),)), Sampling(5), ALL, key=("signals",))
-        )
-        return (await running)[0], wanted
-
-    found, wanted = run(one_after_the_other())
-    assert [token.id for token in computed(found)] == [token.id for token in computed(expected)]
-    check_same(wanted, written(fresh(), (5, 6, 7), 5))
 
 
 def test_nobody_is_asked_before_attention_is_wanted(fresh):

@@ -135,10 +135,9 @@ class LlamaBackend:
             self._swap(last, free)
 
     def _swap(self, text: SequenceSlot, free: SequenceSlot) -> None:
-        """Exchange the sequences of a running text and a finished one. After a failure, nothing is saved."""
+        """Exchange the sequences of a running text and a finished one, whose prompt is cached if possible."""
         context, source, target = self._current_context, text.seq_id, free.seq_id
-        self._truncate(free, free.num_prefilled)
-        prompt = self._save(free) if len(free.ids) >= _MIN_SAVED_TOKENS else None
+        self._cache_prompt(free, 0)
         self._truncate(free, 0)
         try:
             context.restore(target, context.save(source))
@@ -148,8 +147,6 @@ class LlamaBackend:
         except (RuntimeError, MemoryError):
             context.truncate(target, 0)
             self._can_save = False
-        if prompt is not None:
-            self._restore(*prompt, free)
 
     def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         """Compute a group of short inputs in one pass, or a single input in as many passes as it needs."""

@@ -1,8 +1,8 @@
 """The part of llama.cpp's C API that askance uses: functions, structures, and the defaults of structures.
 
-The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`.
-Before a version is raised, compare the structures with those files: a C library does not describe the layout
-of its structures.
+The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at `VERSION` of `PACKAGE`.
+Before the version is raised, compare the structures with those files: a C library does not describe the
+layout of its structures.
 """
 
 import ctypes
@@ -11,8 +11,8 @@ from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_int8, c_int32, c
 from ctypes import c_uint32 as c_uint
 from typing import Any
 
-PACKAGES = {"xllamacpp": "2026.9.11063", "llama-cpp-python": "0.3.36"}
-"""The packages to try, in order, with the versions whose structures are declared here."""
+PACKAGE, VERSION = "xllamacpp", "2026.9.11063"
+"""The package with the library, and the version whose structures are declared here."""
 FLASH_ATTENTION_OFF = 0
 """The value `LLAMA_FLASH_ATTN_TYPE_DISABLED`."""
 LOGGED_ERROR = 4

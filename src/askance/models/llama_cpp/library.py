@@ -1,9 +1,8 @@
 """Find the shared library of llama.cpp, check it, and load the functions that askance declares.
 
-The library comes compiled in the wheel `xllamacpp`, or in `llama-cpp-python` if that package has been
-compiled. Neither package is imported. A C library does not describe the layout of its structures. So versions
-are pinned, and the default values that the library fills in are compared with the expected values. A library
-that does not match is not used.
+The library comes compiled in the wheel `xllamacpp`, which is not imported. A C library does not describe the
+layout of its structures. So the version is pinned, and the default values that the library fills in are
+compared with the expected values. A library that does not match is not used.
 """
 
 import ctypes
@@ -11,7 +10,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -26,17 +25,15 @@ from askance.models.llama_cpp.declarations import (
     FUNCTIONS,
     LOGGED_ERROR,
     MODEL_DEFAULTS,
-    PACKAGES,
+    PACKAGE,
+    VERSION,
     AbortCallback,
     LogCallback,
 )
 
 CPU_INFO = Path("/proc/cpuinfo")
-_LIBRARIES = {
-    "xllamacpp": ("xllamacpp", "*.pyd" if sys.platform == "win32" else "*.so"),
-    "llama-cpp-python": ("llama_cpp", "lib/*"),
-}
-"""The module of each package, and the file name pattern of its libraries."""
+_LIBRARY = "*.pyd" if sys.platform == "win32" else "*.so"
+"""The file name pattern of the library in its package."""
 _SAME = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 _FLAGS = {name: name for name in (*_SAME, "sve", "sme")}
 _FLAGS |= {"sse3": "pni", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
@@ -46,81 +43,73 @@ their names in /proc/cpuinfo."""
 
 
 class UnusableLibrary(Exception):
-    """The error that an installed package can't be used. Its message gives the reason."""
+    """The error that the installed package can't be used. Its message gives the reason."""
 
 
 def load() -> tuple[str, Any]:
-    """Load the first package that can be used.
+    """Load the library.
 
     Returns:
         The name of the package with its version, and the functions of its library.
 
     Raises:
-        MissingExtra: No package is installed.
-        ModelSpecError: The installed packages can't be used. The message gives the reasons.
+        MissingExtra: The package is not installed.
+        ModelSpecError: The installed package can't be used. The message gives the reason.
     """
-    reasons = list[str]()
-    for package, needed in PACKAGES.items():
-        try:
-            installed = version(package)
-            if installed != needed:
-                raise UnusableLibrary(f"{package} {installed} is installed, and version {needed} is needed")
-            return f"{package} {needed}", _declare(_open(package))
-        except PackageNotFoundError:
-            continue
-        except OSError as error:
-            # OpenMP's runtime is neither in the wheel nor in slim containers.
-            remedy = " (install the system's package libgomp1)" if "libgomp" in str(error) else ""
-            reasons.append(f"{package} can't be loaded: {error}{remedy}")
-        except UnusableLibrary as error:
-            reasons.append(str(error))
-    if not reasons:
-        raise MissingExtra("xllamacpp", "embedded", "computing by llama.cpp")
-    raise ModelSpecError(
-        f"llama.cpp can't be used: {'; '.join(reasons)}. To install it: {install_line('embedded')}"
-    )
+    try:
+        installed = version(PACKAGE)
+        if installed != VERSION:
+            raise UnusableLibrary(f"{PACKAGE} {installed} is installed, and version {VERSION} is needed")
+        return f"{PACKAGE} {VERSION}", _declare(_open())
+    except PackageNotFoundError:
+        raise MissingExtra(PACKAGE, "embedded", "computing by llama.cpp") from None
+    except (OSError, UnusableLibrary) as error:
+        # OpenMP's runtime is neither in the wheel nor in slim containers.
+        remedy = " (install the system's package libgomp1)" if "libgomp" in str(error) else ""
+        raise ModelSpecError(
+            f"llama.cpp can't be used: {error}{remedy}. To install it: {install_line('embedded')}"
+        ) from error
 
 
-def _open(package: str) -> list[ctypes.CDLL]:
-    module, pattern = _LIBRARIES[package]
-    spec = find_spec(module)
+def _open() -> ctypes.CDLL:
+    spec = find_spec(PACKAGE)
     folders = (spec.submodule_search_locations or ()) if spec else ()
-    files = [file for folder in folders for file in sorted(Path(folder).glob(pattern))]
+    files = [file for folder in folders for file in sorted(Path(folder).glob(_LIBRARY))]
     if not files:
-        raise UnusableLibrary(f"{package} has no file {module}/{pattern}")
+        raise UnusableLibrary(f"{PACKAGE} has no file {_LIBRARY}")
     with _short_spinning():
-        return [ctypes.CDLL(str(file)) for file in files]
+        return ctypes.CDLL(str(files[0]))
 
 
-def _declare(libraries: Sequence[ctypes.CDLL]) -> Any:
+def _declare(library: ctypes.CDLL) -> Any:
     """Return the functions with their types declared, after checking the library and its structures."""
     functions = SimpleNamespace()
     for name, (result, arguments) in FUNCTIONS.items():
-        function = _symbol(libraries, name)
+        function = _symbol(library, name)
         function.restype, function.argtypes = result, arguments
         setattr(functions, name, function)
-    _check_processor(libraries)
+    _check_processor(library)
     _check_defaults(functions.llama_model_default_params(), MODEL_DEFAULTS)
     _check_defaults(functions.llama_context_default_params(), CONTEXT_DEFAULTS)
     _check_batch(functions)
     return functions
 
 
-def _symbol(libraries: Sequence[ctypes.CDLL], name: str) -> Any:
-    for library in libraries:
-        if hasattr(library, name):
-            return getattr(library, name)
-    raise UnusableLibrary(f"its library has no function {name}")
+def _symbol(library: ctypes.CDLL, name: str) -> Any:
+    try:
+        return getattr(library, name)
+    except AttributeError:
+        raise UnusableLibrary(f"its library has no function {name}") from None
 
 
-def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
+def _check_processor(library: ctypes.CDLL) -> None:
     """Raise UnusableLibrary if the library has instructions that the processor lacks.
 
     Such an instruction would end the process.
     """
     known = _processor_flags()
     for name, flag in _FLAGS.items():
-        if known and flag not in known and _symbol(libraries, f"ggml_cpu_has_{name}")():
+        if known and flag not in known and _symbol(library, f"ggml_cpu_has_{name}")():
             raise UnusableLibrary(
                 f"its library is compiled for processors with {name.upper()}, which this processor lacks"
             )
@@ -173,7 +162,7 @@ def _short_spinning() -> Iterator[None]:
 
 
 SOURCE, llama = load()
-"""The name of the package with its version, and the functions of its library. If no package can be used,
+"""The name of the package with its version, and the functions of its library. If the package can't be used,
 importing this module fails, and the next import tries again."""
 
 _logged_errors: deque[str] = deque(maxlen=20)

@@ -3,7 +3,6 @@
 import ctypes
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from askance.models.llama_cpp.library import llama
@@ -13,20 +12,12 @@ _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 8, 16
 """The values of `llama_token_attr`."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddedToken:
-    """A token whose text is matched before all other tokens."""
-
-    content: str
-    special: bool
-
-
 class GgufTokenizer:
     """The tokenizer of a GGUF file, with the part of transformers' interface that `Vocabulary` uses.
 
     Attributes:
         chat_template: The source of the chat template, or None if the file has no chat template.
-        added_tokens_decoder: The control tokens and added tokens by id.
+        control: The strings of the control tokens, by id (see `Vocabulary`).
         end_ids: The ids of the tokens that llama.cpp treats as the end of a generation.
     """
 
@@ -36,10 +27,15 @@ class GgufTokenizer:
         self.chat_template = None if template is None else template.decode("utf-8", "replace")
         self._bytes: dict[int, bytes] = {}
         attributes = {id: llama.llama_vocab_get_attr(self._vocabulary, id) for id in range(self._size)}
-        self.added_tokens_decoder = {
-            id: AddedToken(self._piece(id).decode("utf-8", "replace"), not attribute & _USER_DEFINED)
+        texts = {
+            id: self._piece(id).decode("utf-8", "replace")
             for id, attribute in attributes.items()
             if attribute & (_UNKNOWN | _CONTROL | _USER_DEFINED)
+        }
+        self.control = {
+            id: text
+            for id, text in texts.items()
+            if text.strip() or (text and not attributes[id] & _USER_DEFINED)
         }
         self.unk_token_id = next((id for id, attribute in attributes.items() if attribute & _UNKNOWN), None)
         self.end_ids = frozenset(
@@ -54,16 +50,6 @@ class GgufTokenizer:
         """The id of the end token, or None."""
         id = int(llama.llama_vocab_eos(self._vocabulary))
         return id if id >= 0 else None
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        """The ids of all control tokens."""
-        return [id for id, token in self.added_tokens_decoder.items() if token.special]
-
-    @property
-    def all_special_tokens(self) -> list[str]:
-        """The strings of all control tokens."""
-        return [self.added_tokens_decoder[id].content for id in self.all_special_ids]
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Any:
         """Return the token ids of a string under the key ``input_ids``."""

@@ -186,16 +186,12 @@ class OpenaiModel(TextTokens):
         llama-cpp-python's server is asked to count a raw prompt, since it generates a shorter text or cuts
         the connection when the window is full.
         """
-        context = self.options.context
-        if max_tokens >= context:
-            reason = f"{max_tokens} tokens are to be written, and the window has {context}"
-            raise PromptTooLong.from_server(self.name, reason)
-        is_guarded = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
-        if is_guarded or requests.max_prompt_tokens(prompt) + max_tokens <= context:
-            return
-        num_tokens = await self.count(prompt)
+        context, num_tokens = self.options.context, 1
+        is_unguarded = self.options.tokenize == "llama-cpp-python" and not isinstance(prompt, Chat)
+        if is_unguarded and requests.max_prompt_tokens(prompt) + max_tokens > context:
+            num_tokens = await self.count(prompt)
         if num_tokens + max_tokens > context:
-            reason = f"it has {num_tokens} tokens and {max_tokens} more were wanted; the window has {context}"
+            reason = f"{num_tokens} or more tokens, {max_tokens} to write, and the window has {context}"
             raise PromptTooLong.from_server(self.name, reason)
 
     def _check_abilities(self, request: GenerateRequest) -> None:

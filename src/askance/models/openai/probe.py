@@ -4,7 +4,6 @@ The requests are those of `OpenaiModel`, with fewer and fewer options, so what w
 """
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -12,11 +11,11 @@ from typing import Any
 
 from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
 from askance.core.parameters import changed_parameters
-from askance.core.types import Chat, Generation, Prompt, Raw, Sampling, Span, Want
-from askance.models.checking import CHAT, check_scores, generate_text
+from askance.core.types import Generation, Prompt, Raw, Sampling, Span, Want
+from askance.models.checking import CHAT, SAMPLING, check_continuation, check_scores, generate_text
 from askance.models.openai.connection import Connection
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import AUTO, ServerOptions, Tokenizer, read_options
+from askance.models.openai.options import AUTO, ServerOptions, read_options
 from askance.models.openai.server_info import (
     REFUSALS,
     SINGLE_MODEL_SERVERS,
@@ -28,15 +27,12 @@ from askance.models.openai.server_info import (
 _USER_OPTIONS = {"timeout", "attempts"}
 _MAX_SECONDS = 120.0
 """The time limit of a request, which may make the server load the model."""
-_SAMPLING = Sampling(24)
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
 _RAW = Raw((Span(_COUNTING),))
 _CONTINUATION = "ur"
 """The text with which a model continues `_COUNTING`, unless the server treats it as a user's message."""
 _MAX_COUNTING_TOKENS = 28
 """The number of words and commas of `_COUNTING`, plus one for BOS. A chat template would add more tokens."""
-_MIN_WORDS = 5
-"""The minimum number of words of a text that the server is asked to continue."""
 _MAX_NAMED_MODELS = 10
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities, and which is transient on others."""
@@ -122,7 +118,11 @@ class _Prober:
         if chat is not None:
             options = await self._with_continuation(chat, options, preset.continuation)
             options = replace(options, top_k=await self._supports_top_k(chat, options))
-            options = replace(options, tokenize=await self._tokenizer(chat, options, preset.tokenize))
+            model = self._make_model(replace(options, tokenize=preset.tokenize))
+            # A count that differs from the reported usage is not exact.
+            num_read = chat.generation.prompt_tokens
+            if not model.counts_exactly or await try_call(model.count(CHAT)) == num_read:
+                options = model.options
         options = _combine(options, chat, raw)
         if not options.chat and not options.completions:
             raise self._unusable()
@@ -161,7 +161,7 @@ class _Prober:
         return OpenaiModel(self.model, options, self.connection)
 
     async def _generate(
-        self, prompt: Prompt, options: ServerOptions, sampling: Sampling = _SAMPLING
+        self, prompt: Prompt, options: ServerOptions, sampling: Sampling = SAMPLING
     ) -> ProbeResult:
         model = self._make_model(options)
         want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
@@ -171,35 +171,22 @@ class _Prober:
         return ProbeResult(generation, level if has_logprobs else 0, model.options)
 
     async def _with_continuation(
-        self, chat: ProbeResult, options: ServerOptions, first: str
+        self, chat: ProbeResult, options: ServerOptions, usual: str
     ) -> ServerOptions:
         """Return the options with the way in which the server continues the beginning of an answer."""
-        words = re.findall(r"\s*\S+", chat.generation.text)
-        half = len(words) // 2
-        prompt = Chat(CHAT.turns, (Span("".join(words[:half])),))
-        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != first)
-        for way in ways if len(words) >= _MIN_WORDS else ():
-            result = await try_call(self._generate(prompt, replace(options, continuation=way)))
-            if result is not None and result.generation.text.split()[:1] == words[half].split():
-                return result.options
+        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != usual)
+        for way in ways:
+            model = self._make_model(replace(options, continuation=way))
+            if await try_call(check_continuation(model, chat.generation)) == "":
+                return model.options
         return options
 
     async def _supports_top_k(self, chat: ProbeResult, options: ServerOptions) -> bool:
         """Return whether a sample with top_k=1 at a high temperature equals the text at temperature 0."""
-        sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
+        sampling = replace(SAMPLING, temperature=2.0, top_k=1)
         hot = await try_call(self._generate(CHAT, replace(options, top_k=True), sampling))
         text = hot.generation.text if hot is not None and hot.options.top_k else ""
         return bool(text.strip()) and text == chat.generation.text
-
-    async def _tokenizer(self, chat: ProbeResult, options: ServerOptions, usual: Tokenizer) -> Tokenizer:
-        """Return the value of `tokenize`, which is "none" if the count differs from the reported usage."""
-        model = self._make_model(replace(options, tokenize=usual))
-        if model.counts_exactly and (
-            chat.generation.is_upper_bound
-            or await try_call(model.count(CHAT)) != chat.generation.prompt_tokens
-        ):
-            return "none"
-        return usual
 
     def _unusable(self) -> AskanceError:
         """Return the error for an unusable model: the server lacks it, or refused the first request."""

@@ -225,13 +225,10 @@ class StreamReader:
                 self._tracker.add(self._token(entry))
 
     def _token(self, entry: TokenLogprob) -> Token:
-        text, want, before = self._decoder.decode(entry.raw), self._want, self._tracker.tokens
-        start = before[-1].end if before else 0
-        return Token(
-            id=token_id(entry.raw),
-            text=text,
-            start=start,
-            end=start + len(text),
+        want = self._want
+        return self._tracker.token(
+            token_id(entry.raw),
+            self._decoder.decode(entry.raw),
             logprob=entry.logprob if want.logprob else None,
             entropy=self._entropy(entry) if want.entropy else None,
             top=entry.top[: want.top_logprobs],
