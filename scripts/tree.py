@@ -1,7 +1,7 @@
 """Print the tree of the package with the first line of every module, or draw its packages.
 
 python scripts/tree.py [FOLDER]      # the tree
-python scripts/tree.py --packages    # the packages with their lines of code and imports, in Mermaid
+python scripts/tree.py --packages    # the packages and what they import, in Mermaid
 
 An arrow leads from a package to one that it imports; an arrow that others imply is left out.
 """
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
-from count_lines import lines_of_code
 
 PACKAGE = Path(__file__).parent.parent / "src" / "askance"
 
@@ -37,8 +36,6 @@ def drawing() -> Iterator[str]:
         graph.squash_module(f"askance.{name}")
     yield "flowchart TD"
     for name in names:
-        files = (PACKAGE / name).rglob("*.py") if name != "ask" else [PACKAGE / "ask.py"]
-        yield f'    {name}["{name} {sum(lines_of_code(file.read_bytes()) for file in files):,}"]'
         below = graph.find_modules_directly_imported_by(f"askance.{name}")
         below &= {f"askance.{each}" for each in names}
         implied = {each for each in below for other in below - {each} if graph.chain_exists(other, each)}
