@@ -219,7 +219,10 @@ def remove_generation(path: Path) -> None:
     """
     if path.exists():
         (path / DOCUMENTS).unlink(missing_ok=True)
-        shutil.rmtree(path)
+        with suppress(OSError):  # a thread of tantivy may still write the list of its files for a moment
+            shutil.rmtree(path)
+        if path.exists():
+            shutil.rmtree(path)
 
 
 def remove_other_generations(folder: Path, *kept: int) -> None:
