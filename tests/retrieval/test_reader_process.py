@@ -97,7 +97,7 @@ def test_where_no_process_can_start_a_note_says_so(reader, good, monkeypatch, ex
     with noted(lambda name, text: notes.append(text)):
         assert [outcome(rows) for rows in (reader.read(good), reader.read(good))] == [WORDS, WORDS]
     (told,) = notes
-    assert told.startswith("files are read without limits, since no process can be started for it: ")
+    assert told.startswith("files are read without limits, since no process starts for it: ")
 
 
 @pytest.mark.parametrize(

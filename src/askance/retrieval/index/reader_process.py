@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import Queue
@@ -34,7 +35,8 @@ _BATCH_CHARACTERS = 1_000_000
 _ROW_CHARACTERS = 200
 """What a row counts for without its text."""
 _NUM_TRIES = 3
-"""How often a file is read that changes while it is read."""
+"""How often a file is read that changes while it is read, and how often a process is started that ends."""
+_START_SECONDS = 60.0
 _MEMORY = "needs more memory than reading one file may take (--file-memory)"
 
 
@@ -100,7 +102,9 @@ class ReaderProcess:
         assert path is self._named[0], f"the rows of {self._named[0]} were not taken"
         if self._can_start and self._process is None:
             self._start()
-        receive = self._receive if self._process is not None else _replies(path).__next__
+        receive = partial(self._receive, self._limits.seconds)
+        if self._process is None:
+            receive = _replies(path).__next__
         reply: _Reply = []
         try:
             while not isinstance(reply := receive(), str):
@@ -116,15 +120,22 @@ class ReaderProcess:
         limit = int(self._limits.memory * (1 << 30))
         code = f"import sys; sys.path = {sys.path!r}; from {__name__} import serve; serve({limit})"
         env = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder.name)}
-        try:
-            self._process = Popen(
-                [sys.executable, "-c", code], env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
-            )
-            self._receive()
-        except (OSError, ValueError, UnreadableFile) as error:
-            self._end()
+        reason: Exception | None = None
+        for _ in range(_NUM_TRIES):
+            try:
+                self._process = Popen(
+                    [sys.executable, "-c", code], env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+                )
+                self._receive(max(_START_SECONDS, self._limits.seconds))
+                break
+            except (OSError, ValueError, UnreadableFile) as error:
+                self._end()
+                reason = error
+        else:
             self._can_start = False
-            note("reader", f"files are read without limits, since no process can be started for it: {error}.")
+            note(
+                "reader", f"files are read without limits, since no process can be started for it: {reason}."
+            )
         for path in self._named:
             self._send(path)
 
@@ -135,8 +146,8 @@ class ReaderProcess:
                 pickle.dump(path.absolute(), self._process.stdin)
                 self._process.stdin.flush()
 
-    def _receive(self) -> _Reply:
-        """Return the next reply of the process.
+    def _receive(self, seconds: float) -> _Reply:
+        """Return the next reply of the process, which has some seconds for it.
 
         Raises:
             UnreadableFile: The process has ended, or takes too long.
@@ -144,21 +155,21 @@ class ReaderProcess:
         process = self._process
         assert process is not None
         assert process.stdout is not None
-        watch = Timer(self._limits.seconds, process.kill)
+        watch = Timer(seconds, process.kill)
         started = monotonic()
         watch.start()
         try:
             reply: _Reply = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            raise UnreadableFile(self._reason_of_end(monotonic() - started)) from error
+            raise UnreadableFile(self._reason_of_end(monotonic() - started >= seconds)) from error
         finally:
             watch.cancel()
-        if monotonic() - started >= self._limits.seconds:  # the watch may have ended the process since
-            raise UnreadableFile(self._reason_of_end(self._limits.seconds))
+        if monotonic() - started >= seconds:  # the watch may have ended the process since
+            raise UnreadableFile(self._reason_of_end(is_late=True))
         return reply
 
-    def _reason_of_end(self, seconds: float) -> str:
-        if seconds >= self._limits.seconds:
+    def _reason_of_end(self, is_late: bool) -> str:
+        if is_late:
             return f"takes longer than {self._limits.seconds:g} seconds to read (--file-seconds)"
         assert self._process is not None
         code = self._process.wait()
