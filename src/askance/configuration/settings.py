@@ -273,7 +273,8 @@ class EngineConfig:
             return None
         with about("retriever" if self.index is None else "index"):
             retriever = load(build.open_retriever, self.index, self.retriever, encoder, self.rerank)
-            return self.cached_retriever(filtered_retriever(retriever, self.where))
+            retriever = filtered_retriever(retriever, self.where) if self.where else retriever
+            return self.cached_retriever(retriever)
 
     def load_models(self) -> dict[Role, RoleModel]:
         """Load the models, and return them by role, with the cache if there is one."""
