@@ -41,6 +41,7 @@ class Weights:
         check_is_gguf(path)
         if adapter is not None:
             check_is_gguf(adapter, "adapter")
+        first_error()  # forget those of earlier calls
         self.pointer: Any = llama.llama_model_load_from_file(
             os.fsencode(path), llama.llama_model_default_params()
         )
