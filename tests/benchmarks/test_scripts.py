@@ -20,6 +20,7 @@ WITHOUT_OUT = {
     "filters",
     "harness",
     "languages",
+    "pandoc_differences",
     "replay_reference",
     "replay_selfrag",
     "serving",

@@ -31,7 +31,7 @@ def sparse(path):
 BAD = {
     "zero.txt": (b"", "empty (0 bytes)"),
     "blank.txt": (b" \n\t", "holds no text"),
-    "encrypted.pdf": (content_of("encrypted.pdf"), "a PDF that can't be read"),
+    "encrypted.pdf": (content_of("encrypted.pdf"), "an encrypted PDF; remove its password first"),
     "encrypted.docx": (OLD, "encrypted, or in an older format; save it without a password"),
     "locked.docx": (locked(DOCX), "encrypted; remove its password first"),
     "locked.xlsx": (locked(xlsx("")), "encrypted; remove its password first"),

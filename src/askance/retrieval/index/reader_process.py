@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import Queue
@@ -102,9 +101,7 @@ class ReaderProcess:
         assert path is self._named[0], f"the rows of {self._named[0]} were not taken"
         if self._can_start and self._process is None:
             self._start()
-        receive = partial(self._receive, self._limits.seconds)
-        if self._process is None:
-            receive = _replies(path).__next__
+        receive = self._receive if self._process is not None else _replies(path).__next__
         reply: _Reply = []
         try:
             while not isinstance(reply := receive(), str):
@@ -126,16 +123,14 @@ class ReaderProcess:
                 self._process = Popen(
                     [sys.executable, "-c", code], env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
                 )
-                self._receive(max(_START_SECONDS, self._limits.seconds))
+                self._receive(_START_SECONDS)
                 break
             except (OSError, ValueError, UnreadableFile) as error:
                 self._end()
                 reason = error
         else:
             self._can_start = False
-            note(
-                "reader", f"files are read without limits, since no process can be started for it: {reason}."
-            )
+            note("reader", f"files are read without limits, since no process starts for it: {reason}.")
         for path in self._named:
             self._send(path)
 
@@ -146,13 +141,13 @@ class ReaderProcess:
                 pickle.dump(path.absolute(), self._process.stdin)
                 self._process.stdin.flush()
 
-    def _receive(self, seconds: float) -> _Reply:
-        """Return the next reply of the process, which has some seconds for it.
+    def _receive(self, least_seconds: float = 0.0) -> _Reply:
+        """Return the next reply of the process, which has the time of the limits, or `least_seconds`.
 
         Raises:
             UnreadableFile: The process has ended, or takes too long.
         """
-        process = self._process
+        process, seconds = self._process, max(least_seconds, self._limits.seconds)
         assert process is not None
         assert process.stdout is not None
         watch = Timer(seconds, process.kill)
