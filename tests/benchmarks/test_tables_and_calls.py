@@ -1,9 +1,8 @@
 """What calls need at the least, and the rows of the tables."""
 
 import pytest
-from benchmarks.report import _cells, _entry, _with_entry
-from benchmarks.row import Row, row, timed
-from benchmarks.work import Call, TextTree, Work
+from benchmarks.calls import Call, TextTree, Work, needed_tokens
+from benchmarks.table import Row, row, timed, with_entry
 
 
 def call(began, ended, prompt=(1,), *written, question="one"):
@@ -61,6 +60,11 @@ def test_depth_is_the_mean_number_of_tokens_before_a_written_one():
     assert Work.of([]).depth == 0
 
 
+def test_separate_attention_passes_share_nothing_with_texts():
+    attended = Call("one", [(1, 2, 3)], (), None, 1, 2, is_separate=True)
+    assert needed_tokens([call(0, 1, (1, 2, 3), (4, 5)), attended, attended]) == (4, 6)
+
+
 @pytest.mark.parametrize(
     ("values", "goal", "told"),
     [
@@ -76,12 +80,12 @@ def test_a_row_has_the_median_and_tells_whether_it_meets_its_goal(values, goal, 
 
 
 def test_a_table_in_the_log_is_the_newest_entry():
-    entry = _entry([Row("time", 1234.5, "s", 0.5, "another", "<= 2: missed")], "a machine")
-    assert "| time | 1,234.50 | s | 0.50 | another | <= 2: missed |" in entry
-    log = _with_entry("# Log\n\n## 2026-01-01: old\n", entry)
+    rows = [Row("time", 1234.5, "s", 0.5, "another", "<= 2: missed")]
+    log = with_entry("# Log\n\n## 2026-01-01: old\n", rows, "a machine")
+    assert "| time | 1,234.50 | s | 0.50 | another | <= 2: missed |" in log
     assert log.startswith("# Log\n\n## ")
     assert log.index("a machine") < log.index("old")
-    assert _cells(Row("time", 1, "s"))[3] == ""
+    assert Row("time", 1, "s").cells[3] == ""
 
 
 def test_work_is_timed():
