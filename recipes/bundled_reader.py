@@ -13,12 +13,13 @@ src/askance/models/reader.
 from collections.abc import Mapping
 from pathlib import Path
 
+from studies.command_line import parser_of
+
 from askance.cli.main import exit_codes
 from askance.configuration.evaluation import read_dataset
 from askance.evaluation.datasets import Example
 from askance.terminal.console import err
 from askance_lab.commands.train import train_shown
-from recipes.command_line import parser_of
 from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"

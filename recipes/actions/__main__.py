@@ -14,6 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+from studies.command_line import check_gate, markdown, parser_of
+from studies.grids import make_runs
+
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.configuration.build import load_model
@@ -32,8 +35,6 @@ from askance_lab.training.actions.acceptance import COLUMNS, ActionResult, measu
 from askance_lab.training.actions.gold_rows import LeftOut, gold_rows
 from askance_lab.training.actions.settings import ActionSettings
 from askance_lab.training.actions.train_actions import action_mix
-from recipes.command_line import check_gate, markdown, parser_of
-from recipes.grids import make_runs
 
 SETTINGS = ActionSettings(
     say=1.5, qt=2.0, ra=0.15, sa=0.3, da=0.05, passage_words=60, rows_per_step=2, learning_rate=5e-4

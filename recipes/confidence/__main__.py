@@ -10,12 +10,13 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from studies.command_line import parser_of
+
 from askance.cli.main import exit_codes
 from askance.configuration.evaluation import read_dataset
 from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen
-from recipes.command_line import parser_of
 from recipes.confidence.evidence import cases, drawn
 from recipes.confidence.fit import fit, measure, toml
 from recipes.relevance.evaluation import HELD_OUT

@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from studies.command_line import check_gate, parser_of
+
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.configuration.evaluation import read_dataset
@@ -22,7 +24,6 @@ from askance_lab.commands.progress import TrainingProgress
 from askance_lab.commands.train import examples_by_name
 from askance_lab.training.relevance.settings import RelevanceSettings
 from askance_lab.training.relevance.train_relevance import load_base, train_relevance
-from recipes.command_line import check_gate, parser_of
 from recipes.relevance.evaluation import area_of_paragraphs, rank_candidates, reranking, split
 
 MIN_AREA, MIN_GAIN = 0.95, 0.04

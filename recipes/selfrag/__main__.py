@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
+from studies.command_line import check_gate, parser_of
+
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.configuration.evaluation import read_dataset
@@ -27,7 +29,6 @@ from askance_lab.training.selfrag.gold_rows import gold_rows
 from askance_lab.training.selfrag.group_results import COLUMNS, results_table
 from askance_lab.training.selfrag.rows import SelfRagRow
 from askance_lab.training.selfrag.settings import SelfRagSettings
-from recipes.command_line import check_gate, parser_of
 from recipes.relevance.evaluation import split
 from recipes.selfrag import reading
 from recipes.selfrag.evaluation import cases, first_of_each, measure

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from peft import LoraConfig
 from safetensors.torch import save_file
+from studies.command_line import parser_of
 from torch import Tensor
 
 from askance.cli.main import exit_codes
@@ -27,7 +28,6 @@ from askance.terminal.console import print_plain
 from askance_lab.training.loop.model_folder import model_folder
 from askance_lab.training.reader.save import BUNDLED_NAME
 from askance_lab.training.reader.train_reader import load_base
-from recipes.command_line import parser_of
 
 _EMBEDDINGS = "model.embed_tokens.weight"
 

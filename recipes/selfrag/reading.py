@@ -18,6 +18,9 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from studies.command_line import markdown
+from studies.grids import make_runs
+from studies.rows import write_rows
 
 from askance.configuration.grid import Grid
 from askance.core.errors import InputError
@@ -36,9 +39,6 @@ from askance_lab.training.reader.train_reader import load_base
 from askance_lab.training.selfrag.rows import SelfRagRow
 from askance_lab.training.selfrag.settings import SelfRagSettings
 from askance_lab.training.selfrag.train_selfrag import train_selfrag
-from recipes.command_line import markdown
-from recipes.grids import make_runs
-from recipes.rows import write_rows
 from recipes.selfrag.plain import plain_rows, train_plain
 
 METRIC = "match:normalised"

@@ -16,6 +16,8 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from studies.command_line import parser_of
+
 from askance.cli.main import exit_codes
 from askance.cli.options import write_out
 from askance.core.errors import InputError
@@ -24,7 +26,6 @@ from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, SEPARATOR
 from askance.retrieval.bm25_analysis import STOP_WORDS
 from askance.terminal.console import err, plain_table
 from askance_lab.training.selfrag.rows import SelfRagRow, json_row
-from recipes.command_line import parser_of
 
 MAX_WORDS = 500
 """The greatest number of words of a question, and of an answer."""

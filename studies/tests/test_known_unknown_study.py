@@ -1,0 +1,202 @@
+"""The stages of the study: a folder that resumes, what it refuses, and a base that has learned nothing."""
+
+import errno
+import json
+from dataclasses import replace
+from unittest.mock import Mock
+
+import pytest
+from recipes import rows
+from tests.evaluation.hand_made import record, written
+
+from askance.configuration.evaluation import read_dataset
+from askance.core.errors import InputError
+from studies.known_unknown import runs, study
+from studies.known_unknown.__main__ import main
+from studies.known_unknown.questions import chain_of, questions
+from studies.known_unknown.teaching import taught_chains
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("study") / "out"
+    return out, study.write_world(out, study.POCKET, 1)
+
+
+def contents(out):
+    return {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_the_questions_that_are_written_are_those_that_are_asked(made):
+    out, world = made
+    read = [
+        example
+        for name in ("questions", "calibration")
+        for example in read_dataset(f"jsonl:{out / name}.jsonl")
+    ]
+    several = {chain for chain in taught_chains(world, 1) if len(chain) > 1}
+    asked = questions(world, study.POCKET.questions, 1, others=several)
+    assert [(one.question.text, one.golds, one.kind, one.hops) for one in read[: len(asked)]] == [
+        (one.question.text, one.golds, one.kind, one.hops) for one in asked
+    ]
+    assert len(read) > len(asked)
+    for example in read:
+        chain = chain_of(world, example)
+        assert [fact.subject for fact in chain] == [*example.supporting_titles]
+        assert chain[-1].object == example.golds[0]
+
+
+def test_both_sets_of_documents_differ_in_the_stale_ones_alone(made):
+    out, world = made
+    texts = {
+        name: {
+            row["title"]: row["text"]
+            for row in map(json.loads, (out / "documents" / f"{name}.jsonl").read_text().splitlines())
+        }
+        for name in study.DOCUMENTS
+    }
+    assert texts["stale"].keys() == texts["fresh"].keys()
+    differing = {title for title, text in texts["stale"].items() if text != texts["fresh"][title]}
+    assert differing == {name for name, entity in world.entities.items() if entity.document == "stale"}
+
+
+def test_making_it_again_changes_nothing(made):
+    out, _ = made
+    before = contents(out)
+    study.write_world(out, study.POCKET, 1)
+    assert contents(out) == before
+
+
+def test_a_half_made_world_is_completed(made, tmp_path):
+    out, _ = made
+    study.write_world(tmp_path, study.POCKET, 1)
+    (tmp_path / "questions.jsonl").unlink()
+    study.write_world(tmp_path, study.POCKET, 1)
+    assert contents(tmp_path) == contents(out)
+
+
+@pytest.mark.parametrize("num_files", range(4))
+def test_a_world_that_was_interrupted_is_not_completed_with_another_seed(tmp_path, monkeypatch, num_files):
+    write, written_files = study.write_atomically, []
+
+    def interrupted(path, text):
+        if len(written_files) == num_files:
+            raise KeyboardInterrupt
+        written_files.append(path)
+        write(path, text)
+
+    with monkeypatch.context() as patch:
+        for module in (study, rows):
+            patch.setattr(module, "write_atomically", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.write_world(tmp_path, study.POCKET, 1)
+    if num_files:
+        with pytest.raises(InputError, match="seed=1, and 2 is asked for"):
+            study.write_world(tmp_path, study.POCKET, 2)
+    study.write_world(tmp_path, study.POCKET, 1)
+    assert {path.name for path in contents(tmp_path)} == {
+        "study.json", "stale.jsonl", "fresh.jsonl", "questions.jsonl", "calibration.jsonl"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "", "5"])
+def test_a_damaged_identity_is_named(tmp_path, content):
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(InputError, match=r"study\.json is damaged"):
+        study.write_world(tmp_path, study.POCKET, 1)
+
+
+@pytest.mark.parametrize("size", [study.POCKET, study.FULL])
+def test_there_is_a_second_world_to_read_about_for_every_size(size, tmp_path, monkeypatch):
+    given = {}
+
+    def train(examples, base, settings, builder, out):
+        given.update(examples)
+
+    monkeypatch.setattr(study, "train_shown", train)
+    monkeypatch.setattr(study, "torch_folder", lambda reader: tmp_path)
+    monkeypatch.setattr(study, "load_base", lambda spec: Mock(tokenizer=Letters(set(map(chr, range(128))))))
+    study.teach(tmp_path, size, study.write_world(tmp_path, size, 1))
+    sets = {example.supporting_facts.paragraphs for example in given["reading"]}
+    assert len(sets) == size.exercises
+    assert given["taught"]
+
+
+@pytest.mark.parametrize(
+    ("size", "seed", "named"),
+    [
+        (study.POCKET, 2, "seed=1, and 2 is asked for"),
+        (replace(study.POCKET, exercises=7), 1, "exercises=40, and 7"),
+        (study.FULL, 1, "entities="),
+        (replace(study.POCKET, questions=replace(study.POCKET.questions, triple=0)), 1, "questions="),
+    ],
+)
+def test_another_study_in_the_same_folder_is_refused(made, size, seed, named):
+    out, _ = made
+    before = contents(out)
+    with pytest.raises(InputError, match=f"this study has {named}.*name another folder"):
+        study.write_world(out, size, seed)
+    assert contents(out) == before
+
+
+def test_a_world_of_another_version_of_the_generator_is_refused(made, monkeypatch):
+    monkeypatch.setattr(study, "GENERATOR", 99)
+    with pytest.raises(InputError, match="generator=1, and 99 is asked for"):
+        study.write_world(made[0], study.POCKET, 1)
+
+
+def test_a_full_disk_is_named_with_a_remedy(tmp_path, monkeypatch):
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(study, "write_atomically", full)
+    with pytest.raises(InputError, match=r"No space left on device\. Make room, or name another folder"):
+        study.write_world(tmp_path, study.POCKET, 1)
+
+
+def test_the_command_says_what_is_wrong(made, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--out", str(made[0]), "--pocket", "--seed", "2"])
+    assert stop.value.code == 2
+    assert "name another folder" in " ".join(capsys.readouterr().err.split())
+
+
+class Letters:
+    """A tokenizer that knows some letters only."""
+
+    def __init__(self, known):
+        self.known = known
+
+    def encode(self, text, add_special_tokens):
+        return list(text)
+
+    def decode(self, ids):
+        return "".join(letter if letter in self.known else "?" for letter in ids)
+
+
+def test_a_tokenizer_without_the_letters_of_the_names_is_refused(made):
+    _, world = made
+    letters = set(" ".join(world.names))
+    study.check_names(Letters(letters), world)
+    with pytest.raises(InputError, match=r"can't write the name .*\?.*Take a base whose tokenizer"):
+        study.check_names(Letters(letters - {"a"}), world)
+
+
+def closed_book(folder, kinds):
+    records = [
+        replace(record(id), kind=kind, scores={"exact_match": score}) for id, (kind, score) in kinds.items()
+    ]
+    return written(folder / "run", records)
+
+
+def test_a_base_that_has_not_learned_the_facts_is_said_before_the_runs(tmp_path, monkeypatch):
+    kinds = {1: ("32 fresh", 0.0), 2: ("32 stale", 0.0), 3: ("1 fresh", 0.0), 4: ("0 fresh > 32 fresh", 1.0)}
+    made = closed_book(tmp_path, kinds)
+    monkeypatch.setattr(runs, "_run", lambda *arguments: {"stale/closed_book": made})
+    with pytest.raises(InputError, match=r"from memory is 0\.00 on facts that it was taught 32 times"):
+        runs.run_from_memory(tmp_path)
+
+
+def test_the_accuracy_from_memory_by_exposures(tmp_path):
+    kinds = {1: ("32 fresh", 1.0), 2: ("32 stale", 0.0), 3: ("1 fresh", 0.0), 4: ("0 missing", 1.0)}
+    assert runs.accuracy_from_memory(closed_book(tmp_path, kinds)) == {0: 1.0, 1: 0.0, 32: 0.5}
