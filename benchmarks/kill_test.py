@@ -68,14 +68,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 def kill_often(
     command: Sequence[str], undisturbed: RecordedRun, kills: int, seed: int
-) -> list[tuple[str, str, str, str]]:
+) -> list[tuple[str, ...]]:
     """Start the command and kill it repeatedly, let it finish, and return a row for each stop.
 
     Raises:
         InputError: The command finished before it could be killed.
     """
     moments, folder, before = random.Random(seed), Path(command[-1]), list[Record]()
-    question_seconds, rows = costs_of(undisturbed.records).median_seconds, []
+    question_seconds = costs_of(undisturbed.records).median_seconds
+    rows = list[tuple[str, ...]]()
     for kills_left in range(kills, -1, -1):
         if kills_left:
             left = len(undisturbed.records) - len(before)

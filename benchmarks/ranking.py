@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from recipes.relevance.evaluation import split
+from recipes.relevance import split
 
 from askance.configuration.build import load_encoder, load_reranker
 from askance.configuration.evaluation import read_dataset

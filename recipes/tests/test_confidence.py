@@ -8,8 +8,7 @@ from lab.tests.training.relevance.test_pairs import example
 
 from askance.confidence import AnswerEvidence, ConfidenceModel
 from askance.core.errors import InputError
-from recipes.confidence.evidence import Case, drawn
-from recipes.confidence.fit import fit, measure, toml
+from recipes.confidence import Case, drawn, fit, measure, toml
 
 
 def case(situation, logit, article="Pisa"):

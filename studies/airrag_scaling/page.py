@@ -13,8 +13,8 @@ from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.plots import STYLE, by_name, plots_of
 from studies.airrag_scaling.results import READ, RECALL, TOKENS, VALID, Result, oracle
 from studies.airrag_scaling.settings import Axes
-from studies.command_line import markdown
 from studies.figures import png, svg
+from studies.shared import markdown
 
 NAME = "airrag-scaling"
 

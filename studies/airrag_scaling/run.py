@@ -12,38 +12,35 @@ continues a stopped run. It exits with 1 if a run has no result.
 """
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 
-from askance.cli.main import exit_codes
 from askance.configuration.grid import read_grid
-from askance.terminal.console import err
-from askance.terminal.console import out as screen
 from studies.airrag_scaling.page import write_page
 from studies.airrag_scaling.settings import AXES
 from studies.airrag_scaling.study import Request, measure
-from studies.command_line import parser_of
+from studies.shared import parser_of
 
 
 def main(arguments: list[str] | None = None) -> None:
-    with exit_codes():
-        options = _parser().parse_args(arguments)
-        request = Request(
-            grid=read_grid(options.grid),
-            axes={axis: tuple(values) for axis in AXES if (values := getattr(options, axis))},
-            one_at_a_time=options.one_at_a_time,
-            choose_on=options.choose_on,
-            documents=options.documents,
-            metrics=options.metrics,
-            seed=options.seed,
-            out=options.out,
-        )
-        study = measure(request)
-        screen.print(f"the page is {write_page(study, options.out)}", markup=False, soft_wrap=True)
-        for name, reason in study.stopped.items():
-            err.print(f"stopped: {name}: {reason}", style="red", markup=False, soft_wrap=True)
-        if study.stopped:
-            raise SystemExit(1)
+    options = _parser().parse_args(arguments)
+    request = Request(
+        grid=read_grid(options.grid),
+        axes={axis: tuple(values) for axis in AXES if (values := getattr(options, axis))},
+        one_at_a_time=options.one_at_a_time,
+        choose_on=options.choose_on,
+        documents=options.documents,
+        metrics=options.metrics,
+        seed=options.seed,
+        out=options.out,
+    )
+    study = measure(request)
+    print(f"the page is {write_page(study, options.out)}")
+    for name, reason in study.stopped.items():
+        print(f"stopped: {name}: {reason}", file=sys.stderr)
+    if study.stopped:
+        raise SystemExit(1)
 
 
 def _limit(text: str) -> int | None:

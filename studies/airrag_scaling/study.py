@@ -20,7 +20,7 @@ from studies.airrag_scaling.optimal import check_disjoint, frontier_of, write_pr
 from studies.airrag_scaling.page import Study
 from studies.airrag_scaling.results import RECALL, Result, numbers_of, result_of
 from studies.airrag_scaling.settings import SHARE, Axes, Setting, grid_at, settings_of, shown
-from studies.grids import try_runs
+from studies.shared import try_runs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from askance.cli.main import exit_codes
 from askance.configuration.build import load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.configuration.grid import Grid, Table, prepare_experiments
@@ -34,11 +33,9 @@ from askance.evaluation.statistics.compare import average_interval
 from askance.evaluation.statistics.summaries import scores_of
 from askance.methods.airrag.method import Airrag
 from askance.storage.durable_files import write_atomically
-from askance.terminal.console import out as screen
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from studies.airrag_scaling.results import num_tokens
-from studies.command_line import markdown, parser_of
-from studies.grids import folder_name, try_runs
+from studies.shared import markdown, parser_of, try_runs
 
 MAX_DIFFERENCE = 0.05
 """The greatest difference between the tokens of independent paths and those of the row above, as a share."""
@@ -98,7 +95,7 @@ class PaperTable:
         preset = self.preset if row.preset is None else row.preset
         parameters = {**({"l_max": row.l_max} if row.l_max else {}), **row.set, **changed}
         given = [f"{name}={value}" for name, value in parameters.items()]
-        name = folder_name(",".join(filter(None, [row.method, preset, *given])))
+        name = _folder_name(",".join(filter(None, [row.method, preset, *given])))
         return name, {
             "method": row.method,
             "set": parameters,
@@ -268,42 +265,39 @@ def numbers_of_row(table: PaperTable, row: Measured) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    with exit_codes():
-        options, tables = _parser().parse_args(arguments), paper_tables()
-        for number in options.table:
-            if number not in tables:
-                raise UnknownName("table", number, tables, place="in --table")
-        datasets = dict(_labelled(spec, None) for spec in options.dataset)
-        known = {label for table in tables.values() for label in table.models}
-        models = dict(_labelled(spec, known) for spec in options.model)
-        load, parts, kept, is_stopped = loading_once(load_models), list[str](), dict[str, Any](), False
-        for number in options.table:
-            table = tables[number]
-            asked = [name for name in table.datasets if name in datasets]
-            if not asked:
-                raise InputError(
-                    f"table {number} has none of the given datasets: give --dataset {table.datasets[0]}:FILE."
-                )
-            parts.append(f"## {table.title}")
-            methods = dict(table.grid_table(row) for row in table.rows if not row.absent)
-            asked_of = {name: datasets[name] for name in asked}
-            prepare_experiments(
-                _grid(options, asked_of, models, methods).experiments()
-            )  # before any question
-            for label, spec in models.items():
-                answers = _answers(options, datasets, label, spec, load)
-                rows = measure(table, asked, answers)
-                about = absences(table, asked, models, options)
-                parts.append(f"### {label}\n\n{table_text(table, rows, about)}")
-                kept.setdefault(number, {})[label] = [numbers_of_row(table, row) for row in rows]
-                is_stopped |= any(row.is_stopped for row in rows)
-        options.out.mkdir(parents=True, exist_ok=True)
-        text = "\n\n".join(["# The tables of the AirRAG paper", *parts]) + "\n"
-        write_atomically(options.out / "tables.md", text)
-        write_atomically(options.out / "tables.json", json.dumps(kept, indent=1) + "\n")
-        screen.print(text, markup=False, soft_wrap=True)
-        if is_stopped:
-            raise SystemExit(1)
+    options, tables = _parser().parse_args(arguments), paper_tables()
+    for number in options.table:
+        if number not in tables:
+            raise UnknownName("table", number, tables, place="in --table")
+    datasets = dict(_labelled(spec, None) for spec in options.dataset)
+    known = {label for table in tables.values() for label in table.models}
+    models = dict(_labelled(spec, known) for spec in options.model)
+    load, parts, kept, is_stopped = loading_once(load_models), list[str](), dict[str, Any](), False
+    for number in options.table:
+        table = tables[number]
+        asked = [name for name in table.datasets if name in datasets]
+        if not asked:
+            raise InputError(
+                f"table {number} has none of the given datasets: give --dataset {table.datasets[0]}:FILE."
+            )
+        parts.append(f"## {table.title}")
+        methods = dict(table.grid_table(row) for row in table.rows if not row.absent)
+        asked_of = {name: datasets[name] for name in asked}
+        prepare_experiments(_grid(options, asked_of, models, methods).experiments())  # before any question
+        for label, spec in models.items():
+            answers = _answers(options, datasets, label, spec, load)
+            rows = measure(table, asked, answers)
+            about = absences(table, asked, models, options)
+            parts.append(f"### {label}\n\n{table_text(table, rows, about)}")
+            kept.setdefault(number, {})[label] = [numbers_of_row(table, row) for row in rows]
+            is_stopped |= any(row.is_stopped for row in rows)
+    options.out.mkdir(parents=True, exist_ok=True)
+    text = "\n\n".join(["# The tables of the AirRAG paper", *parts]) + "\n"
+    write_atomically(options.out / "tables.md", text)
+    write_atomically(options.out / "tables.json", json.dumps(kept, indent=1) + "\n")
+    print(text)
+    if is_stopped:
+        raise SystemExit(1)
 
 
 def absences(
@@ -351,7 +345,7 @@ def _grid(
     return Grid(
         common={**index, "retriever": options.retriever, "sample": options.sample},
         datasets={name: {"questions": spec} for name, spec in datasets.items()},
-        models={folder_name(label): {"answer": spec} for label, spec in models.items()},
+        models={_folder_name(label): {"answer": spec} for label, spec in models.items()},
         methods=methods,
     )
 
@@ -382,6 +376,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", type=int, default=1000, help="questions of each dataset")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the tables")
     return parser
+
+
+def _folder_name(text: str) -> str:
+    """Return `text` with "-" in place of characters that a folder's name can't have."""
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ from askance.evaluation.statistics.compare import MeanInterval
 from askance.evaluation.statistics.roc import shown_area
 from askance.storage.durable_files import write_atomically
 from studies.depth import runs
-from studies.depth.results import GateRow, accuracy, difference, shown, tokens
+from studies.depth.results import accuracy, difference, shown, tokens
 from studies.depth.runs import PATHS, SINGLE, Made
 from studies.depth.teaching import PASSAGES
 from studies.depth.world import HOPS, Size
 from studies.figures import COLOURS, prepare_axes, style, svg
+from studies.shared import GateRow
 
 NAME = "depth"
 _SHIFT = 0.05

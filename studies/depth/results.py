@@ -1,7 +1,6 @@
 """The numbers of the study, and the conditions of its gate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from askance.evaluation.statistics.compare import (
@@ -25,6 +24,7 @@ from studies.depth.runs import (
     Made,
 )
 from studies.depth.world import HOPS
+from studies.shared import GateRow
 
 SEVERAL = tuple(hops for hops in HOPS if hops > 1)
 CLAIMS = ((DRAGIN, SINGLE), (SELFRAG, SINGLE), (ITERDRAG, SINGLE), (ONE, ITERDRAG), (TREE, ONE))
@@ -32,15 +32,6 @@ CLAIMS = ((DRAGIN, SINGLE), (SELFRAG, SINGLE), (ITERDRAG, SINGLE), (ONE, ITERDRA
 MIN_AREA = 0.75
 MAX_DIFFERENCE = 0.05
 """The greatest difference between the tokens of a tree and those of independent paths, as a share."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateRow:
-    """A condition of the gate, what was measured, and whether it is met."""
-
-    condition: str
-    measured: str
-    is_met: bool
 
 
 def accuracy(made: Made, method: str, hops: int) -> MeanInterval:

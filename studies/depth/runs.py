@@ -29,7 +29,7 @@ from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from studies.airrag_scaling.results import num_tokens
 from studies.depth.teaching import PASSAGES, SETTINGS
 from studies.depth.world import HOPS
-from studies.grids import try_runs
+from studies.shared import try_runs
 
 METRIC = "exact_match"
 MOST_PATHS = 64

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from askance.configuration.build import open_retriever
 from askance.core.ports import Model, Retriever
@@ -18,13 +17,9 @@ from askance.core.types import Demo, Hit, Question
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, unique_hits
 from askance.methods.iterdrag import FINAL, FOLLOW_UP, INTERMEDIATE, Iterdrag
-from askance.terminal.console import err
-from askance.terminal.console import out as screen
-from askance_lab.commands.progress import TrainingProgress
-from askance_lab.commands.train import print_training_report
 from askance_lab.training.actions.rows import NO_QUERY, ActionRow
 from askance_lab.training.reader.data_mix import DataMix, build_data_mix
-from askance_lab.training.reader.save import TrainingReport, model_card
+from askance_lab.training.reader.save import model_card
 from askance_lab.training.reader.settings import ReaderSettings
 from askance_lab.training.reader.train_reader import load_base, train_language_model
 from askance_lab.training.reader.training_example import TrainingExample
@@ -33,6 +28,7 @@ from studies.known_unknown.questions import Chain
 from studies.known_unknown.study import check_names
 from studies.known_unknown.teaching import TeachingBuilder, reading_exercises
 from studies.known_unknown.world import World
+from studies.shared import show_step
 
 PASSAGES = 2
 """The number of passages of a search, in teaching and in the runs."""
@@ -179,12 +175,11 @@ def data_mix(world: World, size: Size, taught: Sequence[Lesson], model: Model) -
     return DataMix(tuple(examples), (), {"made": len(taught), "reading": len(exercises)}, {})
 
 
-def teach(out: Path, size: Size, world: World, base: str, *, is_dry_run: bool = False) -> None:
+def teach(out: Path, size: Size, world: World, base: str) -> None:
     """Train a model, or resume an interrupted training, into ``OUT/reader``.
 
     Args:
         world: The second world, whose index is in ``OUT/teaching``.
-        is_dry_run: Whether to show the number of examples and tokens, and stop.
 
     Raises:
         InputError: The model can't be trained, or can't write a name of the world.
@@ -194,19 +189,13 @@ def teach(out: Path, size: Size, world: World, base: str, *, is_dry_run: bool = 
     start = load_base(base)
     check_names(start.tokenizer, world)
     taught = asyncio.run(lessons(world, size, open_retriever(out / "teaching" / "index", "bm25", None)))
-    console = screen if is_dry_run else err
-
-    def show(report: TrainingReport[Any]) -> None:
-        print_training_report(report, console)
-
-    with TrainingProgress(err) as progress:
-        train_language_model(
-            partial(data_mix, world, size, taught),
-            start,
-            SETTINGS,
-            out / "reader",
-            progress,
-            show,
-            model_card,
-            is_dry_run=is_dry_run,
-        )
+    train_language_model(
+        partial(data_mix, world, size, taught),
+        start,
+        SETTINGS,
+        out / "reader",
+        show_step,
+        lambda report: None,
+        model_card,
+        is_dry_run=False,
+    )

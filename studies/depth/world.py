@@ -21,7 +21,7 @@ from askance.storage.durable_files import write_atomically
 from studies.known_unknown.questions import Chain, chains, example_of
 from studies.known_unknown.study import check_identity, question_row
 from studies.known_unknown.world import GENERATOR, World, make_world
-from studies.rows import write_rows
+from studies.shared import write_rows
 
 SEED = 1
 HOPS = (1, 2, 3, 4)

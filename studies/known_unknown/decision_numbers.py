@@ -49,7 +49,6 @@ NUMBERS: Mapping[str, tuple[str, Number]] = {
     "greatest entropy": ("draft-dragin", _greatest_entropy),
     "mean entropy": ("draft-dragin", _mean_entropy),
     "Self-RAG, prompted (share of [Retrieval])": ("draft-selfrag", _share_of_retrieval),
-    "Self-RAG, trained (share of [Retrieval])": ("draft-selfrag-trained", _share_of_retrieval),
     "disagreement of 8 samples": ("draft-samples", _disagreement),
 }
 """The numbers by name, each with the run of drafts that it is read from."""

@@ -3,21 +3,20 @@
 OUT/page/known-and-unknown.md, and the plots beside it
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
-from io import StringIO
 from math import isnan
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
-from rich.console import Console
 
-from askance.core.trace import AnyEvent, Generated
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval
 from askance.evaluation.statistics.roc import RocArea
 from askance.storage.durable_files import write_atomically
-from askance.terminal.trace_view import print_trace
 from studies.known_unknown.analysis import Row, scores_of
 from studies.known_unknown.plots import auc_plot, curve_plot
 from studies.known_unknown.results import DRAGIN, FLARE_NUMBER, QFS, Results, gate
@@ -27,7 +26,7 @@ from studies.known_unknown.world import World
 
 NAME = "known-and-unknown"
 _SHOWN_CURVES = 4
-_TRACE_WIDTH = 110
+_TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1"}
 
 
 def write_page(out: Path, world: World, results: Results, runs: Mapping[str, RecordedRun]) -> Path:
@@ -105,14 +104,7 @@ def _trace(runs: Mapping[str, RecordedRun], wanted: Wanted) -> str:
     """Return the trace of the first question of DRAGIN's run that is an example, or an empty string."""
     run, single = runs[f"stale/{DRAGIN}"], scores_of(runs["stale/single"])
     own = scores_of(run)
-    for record in run.records:
-        if wanted(record, own[record.id], single[record.id]):
-            return _shown(run.trace(record))
-    return ""
-
-
-def _shown(events: tuple[AnyEvent, ...]) -> str:
-    file = StringIO()
-    console = Console(file=file, width=_TRACE_WIDTH, color_system=None)
-    print_trace([event for event in events if not isinstance(event, Generated)], console)
-    return "\n".join(line.rstrip() for line in file.getvalue().strip().splitlines())
+    id = next((each.id for each in run.records if wanted(each, own[each.id], single[each.id])), None)
+    command = [sys.executable, "-m", "askance", "trace", str(run.folder), "--question", str(id)]
+    shown = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **_TERMINAL})
+    return "\n".join(line.rstrip() for line in shown.stdout.strip().splitlines())

@@ -25,6 +25,7 @@ from studies.known_unknown.analysis import (
 from studies.known_unknown.decision_numbers import decision_numbers
 from studies.known_unknown.runs import accuracy_from_memory, tables
 from studies.known_unknown.study import DOCUMENTS
+from studies.shared import GateRow
 
 MIN_AUC = 0.9
 MAX_LOSS_FRESH, MAX_SEARCHES_FRESH = 0.01, 0.6
@@ -71,15 +72,6 @@ class Results:
         """The calibrated method that is best over the stale documents, of those run over both sets."""
         names = [name for name in tables()["calibrated"] if name in self.rows["fresh"]]
         return max(names, key=lambda name: self.rows["stale"][name].accuracy.mean)
-
-
-@dataclass(frozen=True, slots=True)
-class GateRow:
-    """A condition of the gate, what was measured, and whether it is met."""
-
-    condition: str
-    measured: str
-    is_met: bool
 
 
 def results_of(

@@ -9,7 +9,6 @@ import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -24,10 +23,8 @@ from askance.evaluation.calibration.by_score import ScoreGoal
 from askance.evaluation.calibration.calibrate import calibrate
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.durable_files import write_atomically
-from askance.terminal.console import err
-from askance.terminal.progress import CalibrationProgress
-from studies.grids import make_runs
 from studies.known_unknown.study import DOCUMENTS, SEED, SETTINGS
+from studies.shared import make_runs
 
 METRIC = "exact_match"
 MIN_CLOSED_BOOK = 0.5
@@ -71,13 +68,9 @@ def accuracy_from_memory(closed_book: RecordedRun) -> dict[int, float]:
     return {exposures: fmean(scores[exposures]) for exposures in sorted(scores)}
 
 
-def model_spec(out: Path, name: str = "reader") -> str:
-    """Return a model of the study, as a user names it, in the precision that it was taught in.
-
-    Args:
-        name: The folder of the model: reader, or selfrag for the one that writes reflection tokens.
-    """
-    return f"hf:{out / name}?dtype={SETTINGS.precision}"
+def model_spec(out: Path) -> str:
+    """Return the taught model, as a user names it, in the precision that it was taught in."""
+    return f"hf:{out / 'reader'}?dtype={SETTINGS.precision}"
 
 
 def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
@@ -89,18 +82,11 @@ def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
     return {name: choose_threshold(out, name) for name in tables()["calibrated"]}
 
 
-def run_methods(
-    out: Path, calibrated: Mapping[str, Mapping[str, Any]], *, reflects: bool
-) -> dict[str, RecordedRun]:
-    """Return the runs of all methods and drafts by "documents/method".
-
-    Args:
-        reflects: Whether to include the runs of the model that writes reflection tokens.
-    """
+def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, RecordedRun]:
+    """Return the runs of all methods and drafts by "documents/method"."""
     runs = dict[str, RecordedRun]()
-    for name, settings, documents in uncalibrated_runs(reflects=reflects):
-        runs |= _run(out, {name: settings}, [documents])
-    for name, settings in calibrated.items():
+    for name, table in {**tables()["methods"], **tables()["drafts"], **calibrated}.items():
+        settings = {key: value for key, value in table.items() if key != "documents"}
         runs |= _run(out, {name: settings}, documents_of(name))
     return runs
 
@@ -109,28 +95,6 @@ def run_queries(out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: Pat
     """Return a run for each query mode, over some of the questions and the fresh documents."""
     runs = _run(out, query_runs(calibrated[tables()["queries"]["method"]]), ["fresh"], ids)
     return {name.partition("/query-")[2]: run for name, run in runs.items()}
-
-
-def make_run(
-    out: Path, name: str, settings: Mapping[str, Any], documents: str, ids: Path | None = None
-) -> None:
-    """Make one run without showing its progress, or complete it.
-
-    Raises:
-        AskanceError: The run failed.
-    """
-    _run(out, {name: settings}, [documents], ids, is_shown=False)
-
-
-def uncalibrated_runs(*, reflects: bool) -> list[tuple[str, Mapping[str, Any], str]]:
-    """Return the name, the settings and the documents of each run that needs no threshold.
-
-    Args:
-        reflects: Whether to include the runs of the model that writes reflection tokens.
-    """
-    methods = {**tables()["methods"], **tables()["drafts"]}
-    names = [name for name in methods if reflects or model_of(name) == "reader"]
-    return [(name, _settings(methods[name]), each) for name in names for each in documents_of(name)]
 
 
 def documents_of(name: str) -> Sequence[str]:
@@ -151,17 +115,7 @@ def query_runs(method: Mapping[str, Any]) -> dict[str, Any]:
     return {f"query-{mode}": {**method, "set": {**method["set"], "query": mode}} for mode in modes}
 
 
-def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key not in ("documents", "model")}
-
-
-def model_of(name: str) -> str:
-    """Return the folder of the model that a method or draft is run with."""
-    table: Mapping[str, Any] = {**tables()["methods"], **tables()["drafts"]}.get(name, {})
-    return str(table.get("model", "reader"))
-
-
-def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[str, Any]:
+def choose_threshold(out: Path, name: str) -> Mapping[str, Any]:
     """Return the settings of a method with the threshold that is most accurate over the stale documents.
 
     Only thresholds with at most `MAX_SEARCHES` searches per question compete. The questions are others than
@@ -184,32 +138,18 @@ def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[
             parameters=settings,
             seed=SEED,
         ).open()
-        shown = CalibrationProgress(err, name, len(examples)) if is_shown else nullcontext(lambda *_: None)
-        with shown as progress:
-            found = asyncio.run(
-                calibrate(
-                    engine,
-                    examples,
-                    ScoreGoal(open_metrics([METRIC]), MAX_SEARCHES),
-                    max_trials=_TRIALS,
-                    in_flight=_IN_FLIGHT,
-                    on_progress=progress,
-                )
-            )
+        goal = ScoreGoal(open_metrics([METRIC]), MAX_SEARCHES)
+        found = asyncio.run(calibrate(engine, examples, goal, max_trials=_TRIALS, in_flight=_IN_FLIGHT))
         before = {"asked": asked, **asdict(found)}
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, json.dumps(before, indent=1))
     return {"method": method, "set": {**settings, before["parameter"]: before["value"]}}
 
 
-def run_table(
-    out: Path,
-    methods: Mapping[str, Any],
-    documents: Sequence[str],
-    ids: Path | None = None,
-    model: str = "reader",
-) -> Grid:
-    """Return the grid of some runs.
+def _run(
+    out: Path, methods: Mapping[str, Any], documents: Sequence[str], ids: Path | None = None
+) -> dict[str, RecordedRun]:
+    """Return runs by "documents/method".
 
     Args:
         ids: A file with the ids of the questions to ask; by default all are asked.
@@ -219,26 +159,14 @@ def run_table(
     """
     chosen = {"questions": f"jsonl:{out / 'questions.jsonl'}"}
     chosen |= {} if ids is None else {"ids": str(ids)}
-    return Grid(
+    grid = Grid(
         datasets={name: {**chosen, "index": str(out / f"index-{name}")} for name in documents},
         methods=methods,
-        models={"taught": {"answer": model_spec(out, model)}},
+        models={"taught": {"answer": model_spec(out)}},
         common={
             "metrics": [METRIC, "f1", "supporting_recall"],
             "seed": SEED,
             "in_flight": _IN_FLIGHT,
         },
     )
-
-
-def _run(
-    out: Path,
-    methods: Mapping[str, Any],
-    documents: Sequence[str],
-    ids: Path | None = None,
-    *,
-    is_shown: bool = True,
-) -> dict[str, RecordedRun]:
-    (model,) = {model_of(name) for name in methods}
-    grid = run_table(out, methods, documents, ids, model)
-    return make_runs(grid, out / "runs", is_shown=is_shown)
+    return make_runs(grid, out / "runs")

@@ -20,14 +20,12 @@ from askance.evaluation.datasets import Example
 from askance.models.hf.adapter import torch_folder
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
-from askance_lab.commands.train import train_shown
 from askance_lab.training.reader.settings import ReaderSettings
-from askance_lab.training.reader.train_reader import load_base
-from askance_lab.training.selfrag.settings import SelfRagSettings
+from askance_lab.training.reader.train_reader import load_base, train_reader
 from studies.known_unknown.questions import Counts, chain_of, questions
 from studies.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from studies.known_unknown.world import GENERATOR, World, make_world
-from studies.rows import write_rows
+from studies.shared import show_step, write_rows
 
 SEED = 1
 BASE = "bundled"
@@ -44,19 +42,6 @@ SETTINGS = ReaderSettings(
     packing_window=500,
     seed=SEED,
 )
-
-
-REFLECTION = SelfRagSettings(
-    precision="bfloat16",
-    learning_rate=1e-3,
-    reflection_weight=3.0,
-    held_out=0.1,
-    rows_per_step=1,
-    row_tokens=512,
-    packing_window=100,
-    seed=SEED,
-)
-"""The settings by which the model that reflects is trained (`reflecting.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +90,6 @@ def write_world(out: Path, size: Size, seed: int = SEED, base: str = BASE) -> Wo
         "base": base,
         **asdict(size),
         "training": SETTINGS.result_settings,
-        "reflection": REFLECTION.result_settings,
     }
     if (out / "study.json").exists():
         check_identity(out / "study.json", identity)
@@ -142,13 +126,14 @@ def teach(out: Path, size: Size, made: World, base: str = BASE) -> None:
     if (out / "reader").exists():
         return
     spec = f"hf:{torch_folder('')}" if base == BASE else base
-    check_names(load_base(spec).tokenizer, made)
+    start = load_base(spec)
+    check_names(start.tokenizer, made)
     apart = make_world(made.seed + 1, size.entities, apart_from=made)
     examples = {
         "taught": taught_facts(made, made.seed),
         "reading": reading_exercises(apart, size.exercises, made.seed),
     }
-    train_shown(examples, spec, SETTINGS, TeachingBuilder, out / "reader")
+    train_reader(examples, start, SETTINGS, out / "reader", show_step, builder=TeachingBuilder)
 
 
 def check_names(tokenizer: Any, world: World) -> None:

@@ -18,7 +18,6 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
 from askance_lab.training.actions.rows import is_well_formed
 from studies.depth import runs, teaching, world
-from studies.depth.__main__ import main
 from studies.depth.page import write_page
 from studies.depth.results import CLAIMS, gate
 from studies.depth.runs import PATHS, RM, RM_VOTE, TREE, Made, Runner
@@ -265,10 +264,3 @@ def test_the_gate_wants_differences_beyond_the_interval():
 def test_the_rule_compares_at_equal_tokens(accuracies, tokens, expected):
     assert is_met(scored(accuracies, tokens), "all of them") is expected
     assert is_met(scored(accuracies, tokens), "4 hops") is expected
-
-
-def test_the_command_says_what_is_wrong(study, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--out", str(study[0]), "--quick", "--seed", "2"])
-    assert stop.value.code == 2
-    assert "name another folder" in " ".join(capsys.readouterr().err.split())

@@ -286,14 +286,3 @@ def test_the_page_has_every_table_and_plot(made_runs, asked, world, tmp_path):
     widths = [line.count("|") for line in text.splitlines() if line.startswith("| known")]
     assert len(set(widths)) == 1
     assert write_page(tmp_path, world, results_of(runs, queries, asked), runs).read_text() == text
-
-
-def test_the_model_that_reflects_can_be_left_out(made_runs, asked, world, tmp_path):
-    runs, queries = made_runs
-    others = {place: run for place, run in runs.items() if "selfrag-trained" not in place}
-    assert len(others) == len(runs) - 3
-    results = results_of(others, queries, asked)
-    assert len(results.areas) == len(NUMBERS) - 1
-    text = write_page(tmp_path, world, results, others).read_text()
-    assert "selfrag-trained" not in text
-    assert "Self-RAG, trained" not in text

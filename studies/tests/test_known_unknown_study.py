@@ -6,13 +6,12 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from recipes import rows
+from recipes import shared
 from tests.evaluation.hand_made import record, written
 
 from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError
 from studies.known_unknown import runs, study
-from studies.known_unknown.__main__ import main
 from studies.known_unknown.questions import chain_of, questions
 from studies.known_unknown.teaching import taught_chains
 
@@ -86,7 +85,7 @@ def test_a_world_that_was_interrupted_is_not_completed_with_another_seed(tmp_pat
         write(path, text)
 
     with monkeypatch.context() as patch:
-        for module in (study, rows):
+        for module in (study, shared):
             patch.setattr(module, "write_atomically", interrupted)
         with pytest.raises(KeyboardInterrupt):
             study.write_world(tmp_path, study.POCKET, 1)
@@ -110,10 +109,10 @@ def test_a_damaged_identity_is_named(tmp_path, content):
 def test_there_is_a_second_world_to_read_about_for_every_size(size, tmp_path, monkeypatch):
     given = {}
 
-    def train(examples, base, settings, builder, out):
+    def train(examples, *rest, builder):
         given.update(examples)
 
-    monkeypatch.setattr(study, "train_shown", train)
+    monkeypatch.setattr(study, "train_reader", train)
     monkeypatch.setattr(study, "torch_folder", lambda reader: tmp_path)
     monkeypatch.setattr(study, "load_base", lambda spec: Mock(tokenizer=Letters(set(map(chr, range(128))))))
     study.teach(tmp_path, size, study.write_world(tmp_path, size, 1))
@@ -152,13 +151,6 @@ def test_a_full_disk_is_named_with_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "write_atomically", full)
     with pytest.raises(InputError, match=r"No space left on device\. Make room, or name another folder"):
         study.write_world(tmp_path, study.POCKET, 1)
-
-
-def test_the_command_says_what_is_wrong(made, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--out", str(made[0]), "--pocket", "--seed", "2"])
-    assert stop.value.code == 2
-    assert "name another folder" in " ".join(capsys.readouterr().err.split())
 
 
 class Letters:

@@ -1,16 +1,98 @@
-"""Fit the calibration of confidence, choose the threshold, and measure both on held-out articles."""
+"""Fit the calibration of answers' confidence to SQuAD 2.0, and measure it on four articles.
 
-from collections.abc import Mapping, Sequence
+python -m recipes.confidence --squad2 FILE --out FILE
+
+The calibration is written to a TOML file, as `src/askance/confidence.toml` in the package. No model writes
+answers: only the cross-encoder runs.
+
+The calibration is a logistic regression on the evidence in three situations:
+
+- answerable: the paragraph that answers the question is in the index;
+- absent: the article that the question is about is not in the index;
+- misleading: people wrote the question so that its paragraph looks like an answer and is none.
+"""
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from studies.shared import parser_of
 
-from askance.confidence import ConfidenceModel
+from askance.confidence import AnswerEvidence, ConfidenceModel, evidence_of
+from askance.configuration.evaluation import read_dataset
+from askance.core.answers import Answer
 from askance.core.errors import InputError
+from askance.core.ports import PairScorer
+from askance.core.types import Passage
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
-from recipes.confidence.evidence import Case, Situation
+from askance.models.pair_scorer import load_cross_encoder
+from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.index.lexical import any_term_query
+from askance.storage.durable_files import write_atomically
+from askance_lab.training.relevance.pairs import ParagraphPool, indexed_paragraphs
+from recipes.relevance import HELD_OUT
+
+Situation = Literal["answerable", "absent", "misleading"]
+PASSAGES = 3
+"""The number of passages read, as most methods read them."""
+_SEARCHED = 400
+"""The number of passages found of which those of another article are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question in one situation, with its evidence."""
+
+    article: str
+    situation: Situation
+    evidence: AnswerEvidence
+
+
+def drawn(corpus: Sequence[Example], learned: int, held_out: int, seed: int = 0) -> list[Example]:
+    """Return a sample of the questions of each kind about each article.
+
+    Args:
+        learned: The number of questions of a kind about an article to learn from, at most.
+        held_out: The same for an article that is held out.
+    """
+    groups = defaultdict[tuple[str, str], list[Example]](list)
+    for example in corpus:
+        groups[example.supporting_titles[0], example.kind].append(example)
+    rng = random.Random(seed)
+    sizes = {key: held_out if key[0] in HELD_OUT else learned for key in groups}
+    return [each for key, group in groups.items() for each in rng.sample(group, min(sizes[key], len(group)))]
+
+
+def cases(asked: Sequence[Example], corpus: Sequence[Example], scorer: PairScorer) -> Iterator[Case]:
+    """Yield the cases of each question: two of an answerable one, and one of an unanswerable one."""
+    with indexed_paragraphs(corpus) as pool:
+        for example in asked:
+            article, question = example.supporting_titles[0], example.question
+            found = _search(pool, question.text)
+            others = [passage for passage in found if passage.title != article][:PASSAGES]
+            situations: list[tuple[Situation, Sequence[Passage]]] = [("misleading", found[:PASSAGES])]
+            if example.kind != UNANSWERABLE:
+                situations = [("answerable", found[:PASSAGES]), ("absent", others)]
+            for situation, passages in situations:
+                evidence = asyncio.run(evidence_of(scorer, question.text, Answer(""), passages))
+                yield Case(article, situation, evidence)
+
+
+def _search(pool: ParagraphPool, text: str) -> list[Passage]:
+    terms = Analysis().terms(text)
+    found = pool.index.search(any_term_query(terms), _SEARCHED) if terms else []
+    return [pool.index.passage(place) for _, place in found]
+
 
 FEATURES = ("relevance", "coverage")
 """The kinds of evidence that the calibration uses."""
@@ -133,3 +215,24 @@ def _calibration_error(
     bins = np.minimum((confidences * _BINS).astype(int), _BINS - 1)
     gaps = (labels - confidences) * weights
     return float(sum(abs(gaps[bins == each].sum()) for each in range(_BINS)) / weights.sum())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
+    parser.add_argument("--model", default="bundled", help="the cross-encoder")
+    parser.add_argument("--learned", type=int, default=16, help="questions of a kind about an article")
+    parser.add_argument("--held-out", type=int, default=50, help="the same for a held-out article")
+    parser.add_argument("--out", type=Path, required=True, help="the TOML file of the calibration")
+    options = parser.parse_args(arguments)
+    corpus = tuple(read_dataset(f"squad2:{options.squad2}?unanswerable=keep"))
+    asked = drawn(corpus, options.learned, options.held_out)
+    found = list(cases(asked, corpus, load_cross_encoder(options.model)))
+    calibration = fit([case for case in found if case.article not in HELD_OUT])
+    measured = measure([case for case in found if case.article in HELD_OUT], calibration)
+    write_atomically(options.out, toml(calibration))
+    print(json.dumps({"calibration": asdict(calibration), "held out": asdict(measured)}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

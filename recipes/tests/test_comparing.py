@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 from lab.tests.training.reader.sample_examples import FILM
-from recipes.reader.composed_questions import with_sentences
-from recipes.reader.statements import compare_dates, conclusions
 
 from askance.evaluation.datasets.example import SupportingFacts, Triple
 from askance_lab.training.reader.answer_examples import gold_reasoning
+from recipes.reader.composed_questions import with_sentences
+from recipes.reader.statements import compare_dates, conclusions
 
 HEIDI, FURY = Triple("Heidi (film)", "director", "Allan Dwan"), Triple("Fury", "director", "Fritz Lang")
 DWAN, LANG = (
