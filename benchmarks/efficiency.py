@@ -24,7 +24,6 @@ from askance.models.llama_cpp import LlamaModel
 from benchmarks.calls import Calls, Work
 from benchmarks.first_use import contention, demo, install
 from benchmarks.plain import Speeds
-from benchmarks.reflecting import with_reflection_tokens
 from benchmarks.setup import IN_FLIGHT, Setup, ask_all, measure
 from benchmarks.table import Row, row
 
@@ -59,10 +58,9 @@ def methods(setup: Setup) -> Iterator[Row]:
 
 
 def native(setup: Setup) -> Iterator[Row]:
-    """Measure Self-RAG with reflection tokens, in a separate process with another model file."""
-    file = with_reflection_tokens(setup.model._weights.path, setup.folder / "reflecting.gguf")
+    """Measure Self-RAG with reflection tokens, in a separate process with another model."""
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        other = Setup(f"gguf:{file}", setup.folder, setup.num_questions, setup.num_repeats)
+        other = Setup("bundled:selfrag", setup.folder, setup.num_questions, setup.num_repeats)
         yield apart.submit(_efficiency, other, "selfrag", {**BEAM, "scorer": "native"}, 0.80).result()
 
 

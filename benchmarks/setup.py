@@ -1,4 +1,4 @@
-"""What measurements share: a model, an index of the sample corpus with its questions, and options."""
+"""A setup that measurements share: a model, an index of the sample corpus, its questions, and options."""
 
 import argparse
 import asyncio

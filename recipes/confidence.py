@@ -40,6 +40,7 @@ from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
 from askance.storage.durable_files import write_atomically
 from askance_lab.training.relevance.pairs import ParagraphPool, indexed_paragraphs
+from askance_lab.training.reward.train_features import logistic
 from recipes.relevance import HELD_OUT
 
 Situation = Literal["answerable", "absent", "misleading"]
@@ -102,7 +103,6 @@ SHARE_ANSWERED = 0.95
 """The share of the answerable questions that the threshold keeps."""
 _PENALTY = 1.0
 """The weight of the squared coefficients of standardised evidence in the loss."""
-_STEPS = 50
 _BINS = 10
 
 
@@ -137,7 +137,7 @@ class Measured:
 
 
 def fit(cases: Sequence[Case]) -> ConfidenceModel:
-    """Fit a logistic regression by Newton's method, with the situations weighted by `SHARES`.
+    """Fit a logistic regression, with the situations weighted by `SHARES`.
 
     The positive cases are the answerable ones. The threshold keeps `SHARE_ANSWERED` of them.
 
@@ -151,15 +151,9 @@ def fit(cases: Sequence[Case]) -> ConfidenceModel:
             f"cases to fit the confidence to are missing ({counts}): give SQuAD 2.0 with both kinds."
         )
     values, labels = _matrix(cases), (situations == "answerable").astype(float)
-    weights = _weights(situations)
     means, spreads = values.mean(axis=0), values.std(axis=0)
     standard = np.column_stack([np.ones(len(cases)), (values - means) / spreads])
-    solution, penalty = np.zeros(standard.shape[1]), np.diag([0.0, *[_PENALTY] * len(FEATURES)])
-    for _ in range(_STEPS):
-        chances = 1 / (1 + np.exp(-standard @ solution))
-        gradient = standard.T @ (weights * (chances - labels)) + penalty @ solution
-        curvature = (standard.T * (weights * chances * (1 - chances))) @ standard + penalty
-        solution = solution - np.linalg.solve(curvature, gradient)
+    solution = logistic(standard, labels, _weights(situations), _PENALTY)
     slopes = solution[1:] / spreads
     coefficients = {name: round(float(slope), 4) for name, slope in zip(FEATURES, slopes, strict=True)}
     plain = ConfidenceModel(round(float(solution[0] - slopes @ means), 4), coefficients, {}, 0.0)
@@ -194,8 +188,7 @@ def toml(calibration: ConfidenceModel) -> str:
     """Return a calibration as the content of `confidence.toml`."""
     head = f"intercept = {calibration.intercept}\nthreshold = {calibration.threshold}\n"
     lines = [f"{name} = {value}" for name, value in calibration.coefficients.items()]
-    means = [f"{name} = {value}" for name, value in calibration.means.items()]
-    return "\n".join([head, "[coefficients]", *lines, "", "[means]", *means]) + "\n"
+    return "\n".join([head, "[coefficients]", *lines, "", "[means]"]) + "\n"
 
 
 def _matrix(cases: Sequence[Case]) -> NDArray[np.float64]:

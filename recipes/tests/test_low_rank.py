@@ -88,8 +88,6 @@ def test_a_model_all_of_whose_weights_were_trained(trained, tmp_path, part):
 
 
 def test_a_model_of_another_base(trained, qwen_folder, tmp_path):
-    with pytest.raises(
-        AskanceError, match=re.escape("does not fit bundled:base: name a model trained from it")
-    ):
+    with pytest.raises(AskanceError, match="does not fit bundled:base: name a model trained"):
         main([str(qwen_folder), "--out", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()

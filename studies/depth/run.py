@@ -22,11 +22,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     parser.add_argument("--quick", action="store_true", help="few questions and examples")
-    parser.add_argument("--model", default="bundled", help="the model to teach: bundled, or hf:NAME")
     options = parser.parse_args(arguments)
     size = world.QUICK if options.quick else world.FULL
-    apart = world.write_world(options.out, size, world.SEED, options.model)
-    teach(options.out, size, apart, options.model)
+    apart = world.write_world(options.out, size)
+    teach(options.out, size, apart)
     made = Runner.of(options.out).make_all()
     rows = gate(made)
     print(f"the page is {write_page(options.out, size, made, rows)}")

@@ -25,7 +25,6 @@ from askance_lab.training.reader.train_reader import load_base, train_language_m
 from askance_lab.training.reader.training_example import TrainingExample
 from studies.depth.world import Size, draw_chains, question
 from studies.known_unknown.questions import Chain
-from studies.known_unknown.study import check_names
 from studies.known_unknown.teaching import TeachingBuilder, reading_exercises
 from studies.known_unknown.world import World
 from studies.shared import show_step
@@ -175,23 +174,18 @@ def data_mix(world: World, size: Size, taught: Sequence[Lesson], model: Model) -
     return DataMix(tuple(examples), (), {"made": len(taught), "reading": len(exercises)}, {})
 
 
-def teach(out: Path, size: Size, world: World, base: str) -> None:
+def teach(out: Path, size: Size, world: World) -> None:
     """Train a model, or resume an interrupted training, into ``OUT/reader``.
 
     Args:
         world: The second world, whose index is in ``OUT/teaching``.
-
-    Raises:
-        InputError: The model can't be trained, or can't write a name of the world.
     """
     if (out / "reader").exists():
         return
-    start = load_base(base)
-    check_names(start.tokenizer, world)
     taught = asyncio.run(lessons(world, size, open_retriever(out / "teaching" / "index", "bm25", None)))
     train_language_model(
         partial(data_mix, world, size, taught),
-        start,
+        load_base("bundled"),
         SETTINGS,
         out / "reader",
         show_step,

@@ -1,6 +1,5 @@
 """The made world of the study: documents about all of its entities, and chains of one to four facts.
 
-OUT/study.json        what the study depends on; another seed, size or base is refused
 OUT/documents.jsonl   a document about every entity
 OUT/hops-N.jsonl      the questions with N hops
 OUT/training.jsonl    other questions, from whose trees the reward model learns
@@ -8,19 +7,17 @@ OUT/index/            the index of the documents
 OUT/teaching/         the documents and the index of a second world, about which the model is taught
 """
 
-import json
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.core.errors import InputError
 from askance.evaluation.datasets import Example
 from askance.retrieval.index.build import build_index
-from askance.storage.durable_files import write_atomically
 from studies.known_unknown.questions import Chain, chains, example_of
-from studies.known_unknown.study import check_identity, question_row
-from studies.known_unknown.world import GENERATOR, World, make_world
+from studies.known_unknown.study import question_row, write_documents
+from studies.known_unknown.world import World, make_world
 from studies.shared import write_rows
 
 SEED = 1
@@ -53,34 +50,25 @@ FULL = Size(_ENTITIES, questions=60, training=30, taught={1: 50, 2: 100, 3: 90, 
 QUICK = Size(_ENTITIES, questions=2, training=3, taught={1: 2, 2: 3, 3: 3, 4: 3}, reading=3)
 
 
-def write_world(out: Path, size: Size, seed: int, base: str) -> World:
+def write_world(out: Path, size: Size, seed: int = SEED) -> World:
     """Write the world, its questions and the world to be taught into a folder, and return the latter.
 
     Raises:
-        InputError: The folder belongs to another study, or can't be written, or the world is too small.
+        InputError: The world is too small.
     """
-    identity = {"generator": GENERATOR, "seed": seed, "base": base, **asdict(size)}
-    identity["taught"] = {f"{hops}": count for hops, count in size.taught.items()}
-    if (out / "study.json").exists():
-        check_identity(out / "study.json", identity)
     made = make_world(seed, size.entities)
     apart = make_world(seed + 1, size.entities, apart_from=made)
-    drawn = {hops: draw_chains(made, hops, size.questions + size.training, seed) for hops in HOPS}
-    try:
-        (out / "teaching").mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "study.json", json.dumps(identity, indent=1))
-        for folder, world in ((out, made), (out / "teaching", apart)):
-            rows = ({"id": title, "title": title, "text": text} for title, text in documents(world))
-            write_rows(folder / "documents.jsonl", rows)
-            build_index([folder / "documents.jsonl"], folder / "index")
-        training = list[Example]()
-        for hops, of_hops in drawn.items():
-            asked = [question(made, chain, f"{hops}-{i}") for i, chain in enumerate(of_hops, start=1)]
-            write_rows(out / f"hops-{hops}.jsonl", map(question_row, asked[: size.questions]))
-            training += asked[size.questions :]
-        write_rows(out / "training.jsonl", map(question_row, training))
-    except OSError as error:
-        raise InputError(f"can't write {out}: {error}. Make room, or name another folder.") from error
+    (out / "teaching").mkdir(parents=True, exist_ok=True)
+    for folder, world in ((out, made), (out / "teaching", apart)):
+        write_documents(folder / "documents.jsonl", documents(world))
+        build_index([folder / "documents.jsonl"], folder / "index")
+    training = list[Example]()
+    for hops in HOPS:
+        drawn = draw_chains(made, hops, size.questions + size.training, seed)
+        asked = [question(made, chain, f"{hops}-{i}") for i, chain in enumerate(drawn, start=1)]
+        write_rows(out / f"hops-{hops}.jsonl", map(question_row, asked[: size.questions]))
+        training += asked[size.questions :]
+    write_rows(out / "training.jsonl", map(question_row, training))
     return apart
 
 

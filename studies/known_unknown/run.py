@@ -23,11 +23,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     parser.add_argument("--pocket", action="store_true", help="a small world with few questions")
-    parser.add_argument("--model", default=study.BASE, help="the model to teach: bundled, or hf:NAME")
     options = parser.parse_args(arguments)
     size = study.POCKET if options.pocket else study.FULL
-    made = study.write_world(options.out, size, base=options.model)
-    study.teach(options.out, size, made, options.model)
+    made = study.write_world(options.out, size)
+    study.teach(options.out, size, made)
     study.index(options.out)
     for exposures, accuracy in runs.accuracy_from_memory(runs.run_from_memory(options.out)).items():
         print(f"taught {exposures} times: {accuracy:.2f} right from memory")

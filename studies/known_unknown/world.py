@@ -17,8 +17,6 @@ from typing import Any
 
 from askance.core.errors import InputError
 
-GENERATOR = 1
-"""The version of the generator; a world that another version wrote is refused."""
 EXPOSURES = (1, 2, 4, 8, 16, 32)
 """How often the facts of a known entity are taught, in as many groups of equal size."""
 STALE_EVERY, MISSING_EVERY = 3, 10
@@ -144,7 +142,7 @@ def make_world(seed: int, counts: Mapping[str, int], *, apart_from: World | None
         InputError: There are not enough names, or too few entities for every group.
     """
     taken = set() if apart_from is None else set(apart_from.entities)
-    rng = random.Random(f"{GENERATOR} {seed} names")
+    rng = random.Random(f"1 {seed} names")
     names = {kind: _names(kind, count, taken, rng) for kind, count in counts.items()}
     objects = {**names, "river": _words()["names"]["river"].split()}
     entities = [entity for kind in counts for entity in _entities(kind, names[kind], seed)]

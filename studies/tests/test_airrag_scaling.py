@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recipes import shared
 from tests.evaluation.hand_made import record, written
 from tests.tolerances import near
 
@@ -26,6 +25,7 @@ from askance.evaluation.statistics.compare import MeanInterval, average_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.index.documents import Document
+from studies import shared
 from studies.airrag_scaling.database import build_database, is_drawn
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from studies.airrag_scaling.optimal import check_disjoint, frontier_of

@@ -29,7 +29,7 @@ from studies.known_unknown.world import make_world
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     out = tmp_path_factory.mktemp("depth") / "out"
-    return out, world.write_world(out, QUICK, 1, "bundled")
+    return out, world.write_world(out, QUICK, 1)
 
 
 @pytest.fixture(scope="module")
@@ -72,23 +72,10 @@ def test_nothing_that_is_asked_is_taught(study, taught):
     assert not texts & {each.question.text for hops in HOPS for each in asked(out, f"hops-{hops}")}
 
 
-def test_another_study_in_the_same_folder_is_refused(study):
-    out, _ = study
-    before = (out / "study.json").read_bytes()
-    for size, seed, base, named in (
-        (QUICK, 2, "bundled", "seed=1, and 2"),
-        (QUICK, 1, "hf:other", "base='bundled', and 'hf:other'"),
-        (replace(QUICK, questions=1), 1, "bundled", "questions=2, and 1"),
-    ):
-        with pytest.raises(InputError, match=f"this study has {named} is asked for: name another folder"):
-            world.write_world(out, size, seed, base)
-    assert (out / "study.json").read_bytes() == before
-
-
 def test_making_it_again_changes_nothing(study):
     out, apart = study
     before = {path: path.read_bytes() for path in out.glob("*.jsonl")}
-    assert world.write_world(out, QUICK, 1, "bundled") == apart
+    assert world.write_world(out, QUICK, 1) == apart
     assert {path: path.read_bytes() for path in out.glob("*.jsonl")} == before
 
 

@@ -1,12 +1,9 @@
 """The stages of the study: a folder that resumes, what it refuses, and a base that has learned nothing."""
 
-import errno
 import json
 from dataclasses import replace
-from unittest.mock import Mock
 
 import pytest
-from recipes import shared
 from tests.evaluation.hand_made import record, written
 
 from askance.configuration.evaluation import read_dataset
@@ -66,45 +63,6 @@ def test_making_it_again_changes_nothing(made):
     assert contents(out) == before
 
 
-def test_a_half_made_world_is_completed(made, tmp_path):
-    out, _ = made
-    study.write_world(tmp_path, study.POCKET, 1)
-    (tmp_path / "questions.jsonl").unlink()
-    study.write_world(tmp_path, study.POCKET, 1)
-    assert contents(tmp_path) == contents(out)
-
-
-@pytest.mark.parametrize("num_files", range(4))
-def test_a_world_that_was_interrupted_is_not_completed_with_another_seed(tmp_path, monkeypatch, num_files):
-    write, written_files = study.write_atomically, []
-
-    def interrupted(path, text):
-        if len(written_files) == num_files:
-            raise KeyboardInterrupt
-        written_files.append(path)
-        write(path, text)
-
-    with monkeypatch.context() as patch:
-        for module in (study, shared):
-            patch.setattr(module, "write_atomically", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            study.write_world(tmp_path, study.POCKET, 1)
-    if num_files:
-        with pytest.raises(InputError, match="seed=1, and 2 is asked for"):
-            study.write_world(tmp_path, study.POCKET, 2)
-    study.write_world(tmp_path, study.POCKET, 1)
-    assert {path.name for path in contents(tmp_path)} == {
-        "study.json", "stale.jsonl", "fresh.jsonl", "questions.jsonl", "calibration.jsonl"
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("content", ["{", "[1]", "", "5"])
-def test_a_damaged_identity_is_named(tmp_path, content):
-    (tmp_path / "study.json").write_text(content)
-    with pytest.raises(InputError, match=r"study\.json is damaged"):
-        study.write_world(tmp_path, study.POCKET, 1)
-
-
 @pytest.mark.parametrize("size", [study.POCKET, study.FULL])
 def test_there_is_a_second_world_to_read_about_for_every_size(size, tmp_path, monkeypatch):
     given = {}
@@ -114,64 +72,11 @@ def test_there_is_a_second_world_to_read_about_for_every_size(size, tmp_path, mo
 
     monkeypatch.setattr(study, "train_reader", train)
     monkeypatch.setattr(study, "torch_folder", lambda reader: tmp_path)
-    monkeypatch.setattr(study, "load_base", lambda spec: Mock(tokenizer=Letters(set(map(chr, range(128))))))
+    monkeypatch.setattr(study, "load_base", lambda spec: None)
     study.teach(tmp_path, size, study.write_world(tmp_path, size, 1))
     sets = {example.supporting_facts.paragraphs for example in given["reading"]}
     assert len(sets) == size.exercises
     assert given["taught"]
-
-
-@pytest.mark.parametrize(
-    ("size", "seed", "named"),
-    [
-        (study.POCKET, 2, "seed=1, and 2 is asked for"),
-        (replace(study.POCKET, exercises=7), 1, "exercises=40, and 7"),
-        (study.FULL, 1, "entities="),
-        (replace(study.POCKET, questions=replace(study.POCKET.questions, triple=0)), 1, "questions="),
-    ],
-)
-def test_another_study_in_the_same_folder_is_refused(made, size, seed, named):
-    out, _ = made
-    before = contents(out)
-    with pytest.raises(InputError, match=f"this study has {named}.*name another folder"):
-        study.write_world(out, size, seed)
-    assert contents(out) == before
-
-
-def test_a_world_of_another_version_of_the_generator_is_refused(made, monkeypatch):
-    monkeypatch.setattr(study, "GENERATOR", 99)
-    with pytest.raises(InputError, match="generator=1, and 99 is asked for"):
-        study.write_world(made[0], study.POCKET, 1)
-
-
-def test_a_full_disk_is_named_with_a_remedy(tmp_path, monkeypatch):
-    def full(path, text):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(study, "write_atomically", full)
-    with pytest.raises(InputError, match=r"No space left on device\. Make room, or name another folder"):
-        study.write_world(tmp_path, study.POCKET, 1)
-
-
-class Letters:
-    """A tokenizer that knows some letters only."""
-
-    def __init__(self, known):
-        self.known = known
-
-    def encode(self, text, add_special_tokens):
-        return list(text)
-
-    def decode(self, ids):
-        return "".join(letter if letter in self.known else "?" for letter in ids)
-
-
-def test_a_tokenizer_without_the_letters_of_the_names_is_refused(made):
-    _, world = made
-    letters = set(" ".join(world.names))
-    study.check_names(Letters(letters), world)
-    with pytest.raises(InputError, match=r"can't write the name .*\?.*Take a base whose tokenizer"):
-        study.check_names(Letters(letters - {"a"}), world)
 
 
 def closed_book(folder, kinds):
