@@ -51,6 +51,8 @@ VALUES_WITHIN = 1e-4
 """The tolerance for recorded values, which are float32 sums with six digits. Every recorded decision has a
 greater margin."""
 
+MOST_SHOWN = 3
+"""The number of questions whose differences are printed."""
 Record = dict[str, Any]
 
 
@@ -295,8 +297,9 @@ def _is_of_entity(token: Any) -> bool:
     return _is_real(token) and (token.like_num or token.text[0].isupper())
 
 
-def replay_folder(folder: Path, linguistics: Linguistics, most_shown: int) -> int:
+def replay_folder(folder: Path) -> int:
     """Ask all recorded questions again, print a table, and return the number of questions that differ."""
+    linguistics = RecordedLanguage().linguistics
     lines, total, num_shown = [], Counter[str](), 0
     for recording in read_recordings(folder):
         model = load_hf(str(folder / "models" / recording.name), device="cpu", dtype="float32")
@@ -306,7 +309,7 @@ def replay_folder(folder: Path, linguistics: Linguistics, most_shown: int) -> in
                 found = ask_anew(recording, run, result, model, linguistics).found
                 kinds.update(found.keys())
                 num_different += bool(found)
-                if found and num_shown < most_shown:
+                if found and num_shown < MOST_SHOWN:
                     num_shown += 1
                     _show(f"{recording.name}, {run['name']}, {result['qid']}", found)
             total.update({"questions": len(run["results"]), "different": num_different})
@@ -330,10 +333,7 @@ def main() -> None:
     """Replay all recordings of a folder, and exit with 1 if a question differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--show", type=int, default=3, help="most questions whose differences are shown (3)")
-    options = parser.parse_args()
-    linguistics = RecordedLanguage().linguistics
-    raise SystemExit(bool(replay_folder(options.folder, linguistics, options.show)))
+    raise SystemExit(bool(replay_folder(parser.parse_args().folder)))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ from recipes.relevance import HELD_OUT
 Situation = Literal["answerable", "absent", "misleading"]
 PASSAGES = 3
 """The number of passages read, as most methods read them."""
+LEARNED, HELD_OUT_QUESTIONS = 16, 50
+"""The number of questions of a kind about an article to learn from, and about a held-out article."""
 _SEARCHED = 400
 """The number of passages found of which those of another article are kept."""
 
@@ -213,14 +215,11 @@ def _calibration_error(
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
-    parser.add_argument("--model", default="bundled", help="the cross-encoder")
-    parser.add_argument("--learned", type=int, default=16, help="questions of a kind about an article")
-    parser.add_argument("--held-out", type=int, default=50, help="the same for a held-out article")
     parser.add_argument("--out", type=Path, required=True, help="the TOML file of the calibration")
     options = parser.parse_args(arguments)
     corpus = tuple(read_dataset(f"squad2:{options.squad2}?unanswerable=keep"))
-    asked = drawn(corpus, options.learned, options.held_out)
-    found = list(cases(asked, corpus, load_cross_encoder(options.model)))
+    asked = drawn(corpus, LEARNED, HELD_OUT_QUESTIONS)
+    found = list(cases(asked, corpus, load_cross_encoder("bundled")))
     calibration = fit([case for case in found if case.article not in HELD_OUT])
     measured = measure([case for case in found if case.article in HELD_OUT], calibration)
     write_atomically(options.out, toml(calibration))

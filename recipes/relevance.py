@@ -172,7 +172,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--test", action="append", default=[], help="a dataset to test on, as NAME:FILE")
     parser.add_argument("--model", default="bundled", help="the encoder to start from")
     parser.add_argument("--set", action="append", default=[], help="a hyperparameter, as parameter=value")
-    parser.add_argument("--device", default="auto", help="the device that the tests run on")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the cross-encoder")
     options = parser.parse_args(arguments)
     settings = settings_of(RelevanceSettings, options.set)
@@ -182,7 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.out.exists():
         examples = {**read_datasets(options.train), "articles of squad2": tuple(learned)}
         train_relevance(examples, load_base(options.model, settings), settings, options.out, show_step)
-    scorer = load_cross_encoder(str(options.out), device=options.device)
+    scorer = load_cross_encoder(str(options.out))
     found = reranking(rank_candidates(asked, corpus, scorer))
     elsewhere = {name: area_of_paragraphs(examples, scorer) for name, examples in tests.items()}
     measured = {"squad2": asdict(found), **{name: asdict(area) for name, area in elsewhere.items()}}

@@ -82,15 +82,6 @@ def cases(asked: Sequence[Example], corpus: Sequence[Example], *, seed: int = 0)
             yield TokenCase("retrieve", NO_RETRIEVAL, instruction_prompt((untrusted(inside),)))
 
 
-def first_of_each(asked: Sequence[Example], limit: int | None) -> Iterator[Example]:
-    """Yield the first questions about each article, at most `limit`; by default all."""
-    counts = Counter[str]()
-    for example in asked:
-        counts[example.supporting_titles[0]] += 1
-        if limit is None or counts[example.supporting_titles[0]] <= limit:
-            yield example
-
-
 def measure(model: Model, all_cases: Sequence[TokenCase]) -> dict[Group, GroupResult]:
     """Return the results of a model on the cases, by group. The most frequent label is that of the cases."""
     labels = [(case.group, case.label) for case in all_cases]
@@ -110,7 +101,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--train", action="append", default=[], help="a dataset to learn from, as NAME:FILE")
     parser.add_argument("--model", default="bundled:base", help="the model to start from")
     parser.add_argument("--rows", type=int, help="learn from so many rows, drawn by the seed; by default all")
-    parser.add_argument("--limit", type=int, help="measure on the first N questions of each article")
     parser.add_argument("--set", action="append", default=[], help="a hyperparameter, as parameter=value")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the recipe")
     options = parser.parse_args(arguments)
@@ -124,7 +114,6 @@ def main(arguments: list[str] | None = None) -> None:
         random.Random(settings.seed).shuffle(rows)
         train_selfrag({"gold": rows[: options.rows]}, load_base(options.model), settings, folder, show_step)
     precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
-    asked = list(first_of_each(asked, options.limit))
     found = measure(load_hf(str(folder), dtype=precision), list(cases(asked, corpus)))
     print(markdown(COLUMNS, results_table(found)))
     areas = {group: found[group].area.area for group in GATE}

@@ -158,7 +158,6 @@ READERS: Mapping[str, Callable[[Field, int], Iterator[Pair | str]]] = {
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--source", action="append", default=[], help=f"NAME=FILE: {', '.join(SOURCES)}")
-    parser.add_argument("--seed", type=int, default=0, help="the seed by which rows are drawn")
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
     options = parser.parse_args(arguments)
     rows, table = list[SelfRagRow](), list[tuple[str, ...]]()
@@ -166,7 +165,7 @@ def main(arguments: list[str] | None = None) -> None:
         name, _, path = given.partition("=")
         if name not in SOURCES or not path:
             raise InputError(f"--source {given}: write NAME=FILE, with one of {', '.join(SOURCES)}.")
-        drawn, left_out = read_source(name, Path(path), options.seed)
+        drawn, left_out = read_source(name, Path(path))
         rows += drawn
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         table.append((name, f"{len(drawn):,}", f"{SOURCES[name].rows:,}", reasons))

@@ -104,7 +104,10 @@ def _trace(runs: Mapping[str, RecordedRun], wanted: Wanted) -> str:
     """Return the trace of the first question of DRAGIN's run that is an example, or an empty string."""
     run, single = runs[f"stale/{DRAGIN}"], scores_of(runs["stale/single"])
     own = scores_of(run)
-    id = next((each.id for each in run.records if wanted(each, own[each.id], single[each.id])), None)
-    command = [sys.executable, "-m", "askance", "trace", str(run.folder), "--question", str(id)]
-    shown = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **_TERMINAL})
-    return "\n".join(line.rstrip() for line in shown.stdout.strip().splitlines())
+    for record in run.records:
+        if wanted(record, own[record.id], single[record.id]):
+            command = [sys.executable, "-m", "askance", "trace", str(run.folder), "--question", record.id]
+            environment = {**os.environ, **_TERMINAL}
+            shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+            return "\n".join(line.rstrip() for line in shown.stdout.strip().splitlines())
+    return ""
