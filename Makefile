@@ -33,11 +33,11 @@ $(VENV)/.browser: $(VENV)/.all
 test-browser: $(VENV)/.browser  ## The viewer in Chromium (apt-get install chromium, or CHROMIUM=PATH)
 	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
-test-extra: $(VENV)/.all  ## Differences to pandoc; the study in recipes/known_unknown on a small world
+test-extra: $(VENV)/.all  ## Differences to pandoc; the study in studies/known_unknown on a small world
 	command -v pandoc || $(BIN)/python -m pip install -q -c constraints.txt pypandoc_binary || true
 	$(BIN)/python -m benchmarks.pandoc_differences
 	rm -rf .study
-	$(BIN)/python -m recipes.known_unknown --out .study --pocket
+	$(BIN)/python -m studies.known_unknown.run --out .study --pocket
 
 check: $(VENV)/.all  ## Style, types, layers; then budgets, import cycles, class names and words
 	$(BIN)/ruff check .

@@ -3,14 +3,14 @@
 python -m benchmarks [NAME …] [--log FILE]
 """
 
+from benchmarks.efficiency import decoding
 from benchmarks.engine import against_the_reference, computed_and_needed
-from benchmarks.measures import answering, decoding, indexing, starting
-from benchmarks.report import report
+from benchmarks.first_use import demo, indexing
+from benchmarks.setup import measure
 
 MEASURES = {
-    measure.__name__: measure
-    for measure in (starting, indexing, decoding, answering, computed_and_needed, against_the_reference)
+    each.__name__: each for each in (demo, indexing, decoding, computed_and_needed, against_the_reference)
 }
 
 if __name__ == "__main__":
-    report(MEASURES, (__doc__ or "").splitlines()[0])
+    measure(MEASURES, __doc__)

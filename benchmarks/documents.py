@@ -1,6 +1,6 @@
 """Time the indexing of 500 PDF files of 4 pages.
 
-    python -m benchmarks.documents [--files N]
+    python -m benchmarks.documents
 
 The files are written first: text of made-up words drawn by Zipf's law, 42 lines of 11 words to a page.
 """
@@ -14,31 +14,29 @@ from pathlib import Path
 
 from askance.retrieval.index.build import build_index
 
-PAGES, LINES, WORDS = 4, 42, 11
+FILES, PAGES, LINES, WORDS = 500, 4, 42, 11
 
 
 def main() -> None:
     """Write the files, build an index of them, and print the time and the memory."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--files", type=int, default=500, help="the number of files (500)")
-    num_files = parser.parse_args().files
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         docs = Path(folder, "docs")
         docs.mkdir()
-        _write_files(docs, num_files)
+        _write_files(docs)
         began = time.perf_counter()
         report = build_index([docs], Path(folder, "index"))
         seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    what = f"{num_files} PDF files of {PAGES} pages"
+    what = f"{FILES} PDF files of {PAGES} pages"
     print(f"{what}: {report.passages:,} passages in {seconds:.1f} s, {peak:.0f} MB")
 
 
-def _write_files(folder: Path, num_files: int) -> None:
+def _write_files(folder: Path) -> None:
     rng = random.Random(7)
     vocabulary = ["".join(rng.choices("aeiounrstlmdk", k=rng.randint(2, 9))) for _ in range(8_000)]
     weights = [1 / (rank + 10) for rank in range(len(vocabulary))]
-    for number in range(num_files):
+    for number in range(FILES):
         pages = [
             [" ".join(rng.choices(vocabulary, weights, k=WORDS)) for _ in range(LINES)] for _ in range(PAGES)
         ]

@@ -13,36 +13,23 @@ meanwhile. A value well above 1 means that something slowed the plain passes dow
 
 import asyncio
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
-from askance.ask import Engine, Result
-from askance.core.concurrency import map_concurrent
-from askance.core.types import Cut, GenerateRequest, Question, Raw, Sampling, Token, Want
+from askance.core.types import Cut, GenerateRequest, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
-from askance.models.llama_cpp.context import num_threads
-from askance.models.llama_cpp.library import SOURCE
-from benchmarks.calls import ASKED, Calls
+from benchmarks.calls import Calls, Work
 from benchmarks.first_use import contention, demo, install
-from benchmarks.llama_server import LlamaServer, serving
 from benchmarks.plain import Speeds
-from benchmarks.reflecting import with_reflection_tokens
-from benchmarks.report import parser, show
-from benchmarks.row import Row, row, timed
-from benchmarks.setup import Setup
-from benchmarks.work import Work
+from benchmarks.setup import IN_FLIGHT, Setup, ask_all, measure
+from benchmarks.table import Row, row
 
-IN_FLIGHT = 8
 BEAM = {"form": "long", "mode": "always", "passages": 3, "max_tokens": 40, "max_segments": 3}
 TREE = {"rollouts": 4}
 SIGNALS = Want(entropy=True, attention="mean")
-_SERVER_TOKENS = 2048
 
 
 def decoding(setup: Setup) -> Iterator[Row]:
@@ -71,58 +58,14 @@ def methods(setup: Setup) -> Iterator[Row]:
 
 
 def native(setup: Setup) -> Iterator[Row]:
-    """Measure Self-RAG with reflection tokens, in a separate process with another model file."""
-    file = with_reflection_tokens(setup.model._weights.path, setup.folder / "reflecting.gguf")
+    """Measure Self-RAG with reflection tokens, in a separate process with another model."""
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        other = Setup(f"gguf:{file}", setup.folder, setup.num_questions, setup.num_repeats)
+        other = Setup("bundled:selfrag", setup.folder, setup.num_questions, setup.num_repeats)
         yield apart.submit(_efficiency, other, "selfrag", {**BEAM, "scorer": "native"}, 0.80).result()
 
 
-def first_word(setup: Setup) -> Iterator[Row]:
-    """Compare the time to the first committed word of `single` to that of a search and llama.cpp's server."""
-    calls = Calls(setup.model)
-    engine, ratios = setup.engine("single", calls, {"ask_short_answer": False}), list[float]()
-    own, theirs = list[float](), list[float]()
-    with _server(setup, 1) as server:
-        for question in setup.questions(1 + setup.num_questions):
-            asyncio.run(setup.model.clear_cache())
-            calls.made.clear()
-            own.append(_until_committed(engine, question))
-            began = time.perf_counter()
-            asyncio.run(setup.retriever.search(question.text, 3))
-            (written,) = server.write(calls.made[:1], cached=False)
-            theirs.append(written.first - began)
-            ratios.append(own[-1] / theirs[-1])
-    details = f"llama.cpp's server and a search, {statistics.median(theirs[1:]):.2f} s"
-    yield row("first committed word, single", ratios[1:], "of the time", details, at_most=1.1)
-
-
-def throughput(setup: Setup) -> Iterator[Row]:
-    """Compare the throughput of `closed_book`, with eight questions in flight, to that of llama.cpp's server.
-
-    The server has eight slots and gets the same prompts. Each round has new questions, because both sides
-    cache the prompts that they have read.
-    """
-    calls, own, theirs = Calls(setup.model), list[float](), list[float]()
-    engine = setup.engine("closed_book", calls, {"ask_short_answer": False})
-    with _server(setup, IN_FLIGHT) as server:
-        for number in range(setup.num_repeats + 1):
-            calls.made.clear()
-            questions = setup.questions(IN_FLIGHT, IN_FLIGHT * number)
-            seconds = seconds_to_ask(engine, questions, IN_FLIGHT)
-            own.append(sum(len(ids) for call in calls.made for ids in call.written) / seconds)
-            began = time.perf_counter()
-            written = server.write(calls.made)
-            ended = max(each.last for each in written)
-            theirs.append(sum(each.num_tokens for each in written) / (ended - began))
-    ratios = [one / other for one, other in zip(own[1:], theirs[1:], strict=True)]
-    details = f"{statistics.median(own[1:]):.0f} of {statistics.median(theirs[1:]):.0f} tokens/s"
-    yield row("closed_book, 8 in flight", ratios, "of the server's", details, at_least=1.0)
-
-
 MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
-    each.__name__: each
-    for each in (install, demo, decoding, methods, native, first_word, throughput, contention)
+    each.__name__: each for each in (install, demo, decoding, methods, native, contention)
 }
 
 
@@ -139,7 +82,8 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     def ask(first: int) -> tuple[float, Work]:
         asyncio.run(setup.model.clear_cache())
         calls.made.clear()
-        return seconds_to_ask(engine, questions[first : first + in_flight], in_flight), Work.of(calls.made)
+        seconds, _ = ask_all(engine, questions[first : first + in_flight], in_flight)
+        return seconds, Work.of(calls.made)
 
     _, alike = ask(0)
     # Plain passes have the mean number of texts, and texts of the mean length.
@@ -170,10 +114,6 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     return row(what, found[True], "of plain", details, at_least=goal)
 
 
-def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
-    return serving(setup.model._weights.path, slots=slots, tokens=_SERVER_TOKENS, threads=num_threads())
-
-
 def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
     """Return the tokens per second after the first token, for a prompt as long as in plain passes."""
     times: list[float] = []
@@ -189,44 +129,5 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-def seconds_to_ask(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
-    """Return the seconds that it takes to answer all questions."""
-
-    async def answer(question: Question) -> Result:
-        ASKED.set(question.id)
-        return await engine.answer(question)
-
-    async def ask_all() -> None:
-        async for outcomes in map_concurrent(questions, answer, in_flight):
-            for outcome in outcomes:
-                if outcome.error is not None:
-                    raise outcome.error
-
-    return timed(lambda: asyncio.run(ask_all()))
-
-
-def _until_committed(engine: Engine, question: Question) -> float:
-    began, committed = time.perf_counter(), list[float]()
-
-    def listen(event: Any) -> None:
-        if event.type == "commit":
-            committed.append(time.perf_counter())
-
-    asyncio.run(engine.answer(question, listener=listen))
-    return committed[0] - began
-
-
-def main() -> None:
-    arguments = parser(MEASURES, (__doc__ or "").splitlines()[0])
-    arguments.add_argument("--quick", action="store_true", help="few questions, once: whether it runs")
-    arguments.add_argument("--model", default="bundled", help="a model that llama.cpp computes")
-    options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        numbers = (1, 1) if options.quick else (6, 3)
-        setup = Setup(options.model, Path(folder), *numbers)
-        measured = {name: MEASURES[name](setup) for name in options.name or MEASURES}
-        show(measured, options.log, f"{num_threads()} threads, {SOURCE}, {options.model}")
-
-
 if __name__ == "__main__":
-    main()
+    measure(MEASURES, __doc__)

@@ -2,33 +2,22 @@
 
 import asyncio
 import statistics
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from askance.ask import Engine
-from askance.configuration.build import open_retriever
+from askance.ask import Engine, Result
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
-from askance.core.concurrency import map_concurrent
-from askance.core.ports import Method, Retriever
-from askance.core.trace import AnyEvent, Decided
-from askance.core.types import Question, Role
+from askance.core.trace import Decided
 from askance.models.bundled import BUNDLED_BASE
 from askance.models.hf.adapter import torch_folder
 from askance.models.hf.load import load_hf, load_parts
-from askance.retrieval.index.build import build_index
-from askance.sample import CORPUS
-from benchmarks.needed import Noted
+from benchmarks.calls import Calls, needed_tokens
 from benchmarks.reference_model import ReferenceModel
-from benchmarks.row import Row
-from benchmarks.setup import sample_questions
+from benchmarks.setup import IN_FLIGHT, Setup, ask_all
+from benchmarks.table import Row
 
 NUM_QUESTIONS = 8
-REPEATS = 3
 CODE = {"threshold": 4.0, "max_tokens": 64}
 """These parameters lead to about three searches per question. With a lower threshold, the reference model
 alone would take most of an hour."""
@@ -44,114 +33,61 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The result of asking all questions once."""
-
-    seconds: float
-    events: tuple[tuple[AnyEvent, ...], ...]
-
-    @property
-    def decisions(self) -> list[list[tuple[str, str, str]]]:
-        """The decisions of each question."""
-        return [
-            [(event.name, event.outcome, event.query) for event in events if isinstance(event, Decided)]
-            for events in self.events
-        ]
-
-
-def against_the_reference() -> Iterator[Row]:
+def against_the_reference(setup: Setup) -> Iterator[Row]:
     """Compare DRAGIN's decisions and time with the reference model's, with one and eight in flight."""
-    with tempfile.TemporaryDirectory() as folder:
-        retriever = _sample_index(Path(folder))
-        folder_of_model, questions = str(torch_folder()), sample_questions()[:NUM_QUESTIONS]
-        model = load_hf(folder_of_model, dtype="float32", display_name=BUNDLED_BASE)
-        module, _ = load_parts(folder_of_model, dtype="float32")
-        module.set_attn_implementation("eager")
-        reference = ReferenceModel(model, module.eval())
-        code, default = _method("dragin_authors", CODE), _method("dragin", {"max_tokens": 64})
-        setups: dict[str, tuple[Method, dict[Role, Any], int]] = {
-            "reference": (code, {"answer": reference}, 1),
-            "code": (code, {"answer": model}, 1),
-            "code, 8": (code, {"answer": model}, 8),
-            "default": (default, {"answer": model}, 1),
-            "default, 8": (default, {"answer": model}, 8),
-        }
-        found: dict[str, list[Asked]] = {name: [] for name in setups}
-        for _ in range(REPEATS):
-            for name, (method, models, in_flight) in setups.items():
-                asyncio.run(model.clear_cache())
-                found[name].append(_ask(method, models, retriever, questions, in_flight))
-    expected = found["reference"][0].decisions
-    same = sum(mine == theirs for mine, theirs in zip(found["code"][0].decisions, expected, strict=True))
+    folder, questions = str(torch_folder()), setup.questions(NUM_QUESTIONS)
+    model = load_hf(folder, dtype="float32", display_name=BUNDLED_BASE)
+    module, _ = load_parts(folder, dtype="float32")
+    module.set_attn_implementation("eager")
+    reference = ReferenceModel(model, module.eval())
+    calls = Calls(reference)
+    code, default = ("dragin_authors", CODE), ("dragin", SHORT)
+    setups: dict[str, tuple[tuple[str, Mapping[str, Any]], Any, int]] = {
+        "reference loop, DRAGIN code": (code, calls, 1),
+        "askance, DRAGIN code, one at a time": (code, model, 1),
+        f"askance, DRAGIN code, {IN_FLIGHT} in flight": (code, model, IN_FLIGHT),
+        "askance, DRAGIN default, one at a time": (default, model, 1),
+        f"askance, DRAGIN default, {IN_FLIGHT} in flight": (default, model, IN_FLIGHT),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in setups}
+    decisions: dict[str, list[list[tuple[str, str, str]]]] = {}
+    for _ in range(setup.num_repeats):
+        for name, ((method, settings), answering, in_flight) in setups.items():
+            asyncio.run(model.clear_cache())
+            taken, results = ask_all(_engine(setup, method, settings, answering), questions, in_flight)
+            seconds[name].append(taken)
+            decisions.setdefault(name, [_decisions(each) for each in results])
+    expected, ours, *_ = decisions.values()
+    same = sum(one == other for one, other in zip(ours, expected, strict=True))
     yield Row("questions with the reference's decisions", same, f"of {len(questions)}")
-    seconds = {name: statistics.median(each.seconds for each in asked) for name, asked in found.items()}
-    yield Row("reference loop, DRAGIN code", seconds["reference"], "s", 1.0, "itself")
-    for name, details in (
-        ("code", "askance, DRAGIN code, one at a time"),
-        ("code, 8", "askance, DRAGIN code, 8 in flight"),
-        ("default", "askance, DRAGIN default, one at a time"),
-        ("default, 8", "askance, DRAGIN default, 8 in flight"),
-    ):
-        yield Row(details, seconds[name], "s", seconds["reference"] / seconds[name], "times faster")
-    per_run = reference.num_computed / REPEATS
-    yield Row(
-        "tokens computed by the reference loop", per_run, "tokens", per_run / _needed(reference), "needed"
-    )
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    slowest = max(medians.values())
+    for name, median in medians.items():
+        yield Row(name, median, "s", slowest / median, "times faster")
+    computed = reference.num_computed / setup.num_repeats
+    texts, attention = needed_tokens(calls.made)
+    ratio = computed / (texts + attention / setup.num_repeats)
+    yield Row("tokens computed by the reference loop", computed, "tokens", ratio, "needed")
 
 
-def _needed(reference: ReferenceModel) -> float:
-    """Return the tokens needed per repeat: for all texts, and for the attention passes of one repeat."""
-    needed = reference.needed
-    return needed.num_unique + needed.num_attended / REPEATS
-
-
-def computed_and_needed() -> Iterator[Row]:
+def computed_and_needed(setup: Setup) -> Iterator[Row]:
     """Compare the tokens that each method computes and needs."""
-    with tempfile.TemporaryDirectory() as folder:
-        retriever, questions = _sample_index(Path(folder)), sample_questions()[:NUM_QUESTIONS]
-        model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)
-        for in_flight in (1, 8):
-            for name, settings in SETTINGS.items():
-                asyncio.run(model.clear_cache())
-                noted, before = Noted(model), model.computed_tokens
-                method = _method(name.partition(" ")[0], settings)
-                _ask(method, {"answer": noted}, retriever, questions, in_flight)
-                computed = model.computed_tokens - before
-                needed = noted.needed.num_tokens
-                details = f"{name}, {in_flight} in flight: computed"
-                yield Row(details, computed, "tokens", computed / needed, "needed")
+    model, questions = load_hf(str(torch_folder()), display_name=BUNDLED_BASE), setup.questions(NUM_QUESTIONS)
+    for in_flight in (1, IN_FLIGHT):
+        for name, settings in SETTINGS.items():
+            asyncio.run(model.clear_cache())
+            calls, before = Calls(model), model.computed_tokens
+            ask_all(_engine(setup, name, settings, calls), questions, in_flight)
+            computed = model.computed_tokens - before
+            ratio = computed / sum(needed_tokens(calls.made))
+            yield Row(f"{name}, {in_flight} in flight: computed", computed, "tokens", ratio, "needed")
 
 
-def _method(name: str, settings: Mapping[str, Any]) -> Method:
-    return make_method(name, settings, model="bundled:base")
+def _engine(setup: Setup, method: str, settings: Mapping[str, Any], model: Any) -> Engine:
+    made = make_method(method, settings, model="bundled:base")
+    return Engine(made, {"answer": model}, setup.retriever)
 
 
-def _ask(
-    method: Method,
-    models: Mapping[Role, Any],
-    retriever: Retriever,
-    questions: Sequence[Question],
-    in_flight: int,
-) -> Asked:
-    engine = Engine(method, models, retriever)
-    began = time.perf_counter()
-    events = asyncio.run(_ask_all(engine, questions, in_flight))
-    return Asked(time.perf_counter() - began, events)
-
-
-async def _ask_all(
-    engine: Engine, questions: Sequence[Question], in_flight: int
-) -> tuple[tuple[AnyEvent, ...], ...]:
-    found: dict[str, tuple[AnyEvent, ...]] = {}
-    async for outcomes in map_concurrent(questions, engine.answer, in_flight):
-        for outcome in outcomes:
-            if outcome.result is None:
-                raise RuntimeError(f"question {outcome.item.id} failed") from outcome.error
-            found[outcome.item.id] = tuple(outcome.result.trace.events)
-    return tuple(found[question.id] for question in questions)
-
-
-def _sample_index(folder: Path) -> Retriever:
-    build_index([CORPUS], folder / "index")
-    return open_retriever(folder / "index")
+def _decisions(result: Result) -> list[tuple[str, str, str]]:
+    events = result.trace.events
+    return [(each.name, each.outcome, each.query) for each in events if isinstance(each, Decided)]

@@ -1,6 +1,6 @@
 """Measure what a filter costs: searches with filters of several selectivities against the same without one.
 
-python -m benchmarks.filters [--passages N] [--queries N]
+python -m benchmarks.filters
 
 The index is made of random words with Zipf's frequencies and random vectors, and is deleted at the end. The
 filters compare a field with few values (`bucket`), one with many (`number`) and the source. The times are
@@ -30,6 +30,7 @@ from askance.retrieval.filters import filtered_retriever
 from askance.retrieval.index.build import build_index
 
 DIMENSIONS = 384
+NUM_PASSAGES, NUM_QUERIES = 50_000, 100
 NUM_WORDS = 20_000
 WORDS_PER_PASSAGE = 80
 WORDS_PER_QUERY = 8
@@ -57,11 +58,11 @@ def words(generator: random.Random, count: int) -> str:
     return " ".join(f"word{rank}" for rank in ranks)
 
 
-def build(folder: Path, num_passages: int) -> None:
+def build(folder: Path) -> None:
     """Build the index in `folder` / "index"."""
     generator = random.Random(1)
     with (folder / "rows.jsonl").open("w") as file:
-        for number in range(num_passages):
+        for number in range(NUM_PASSAGES):
             fields = {"bucket": generator.randrange(100), "number": generator.randrange(10**9)}
             row = {"id": str(number), "text": words(generator, WORDS_PER_PASSAGE), **fields}
             file.write(json.dumps(row) + "\n")
@@ -103,13 +104,10 @@ async def measure(name: str, retriever: Retriever, queries: list[str]) -> None:
 
 def main() -> None:
     """Build the index, and print a table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--passages", type=int, default=50_000)
-    parser.add_argument("--queries", type=int, default=100)
-    given = parser.parse_args()
-    queries = [words(random.Random(seed), WORDS_PER_QUERY) for seed in range(given.queries)]
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    queries = [words(random.Random(seed), WORDS_PER_QUERY) for seed in range(NUM_QUERIES)]
     with tempfile.TemporaryDirectory() as folder:
-        build(Path(folder), given.passages)
+        build(Path(folder))
         print("| retriever | filter | share | unfiltered, ms | filtered, ms | ratio | first search, ms |")
         print("|---|---|---|---|---|---|---|")
         index = Path(folder, "index")

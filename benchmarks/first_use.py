@@ -1,7 +1,9 @@
-"""The first minutes with askance: the installation, and the demo's question on an idle and a busy machine."""
+"""The first minutes with askance: installing, indexing, and the demo's question."""
 
 import asyncio
+import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -17,10 +19,12 @@ from askance.ask import Engine
 from askance.configuration.build import open_retriever
 from askance.configuration.catalogue import DEFAULT_METHOD
 from askance.configuration.methods import make_method
-from benchmarks.row import Row, row, timed
+from benchmarks.servers import resident_mb
 from benchmarks.setup import Setup, loaded
+from benchmarks.table import Row, row, timed
 
 DEMO = "Where did the scriptwriter of The Third Man die?"
+PASSAGES = 15_000
 _BUSY = "while True: pass"
 _REPOSITORY = Path(__file__).parent.parent
 
@@ -33,7 +37,7 @@ def demo(setup: Setup) -> Iterator[Row]:
     with _apart() as asked:
         seconds = [asked(_ask_demo, setup.spec, setup.index) for _ in range(setup.num_repeats + 1)][1:]
         yield row("the same within one process, warm", seconds, "s", at_most=1.2)
-        yield row("resident memory, warm", [asked(_resident_mb)], "MB", at_most=450)
+        yield row("resident memory, warm", [asked(resident_mb)], "MB", at_most=450)
 
 
 def install(setup: Setup) -> Iterator[Row]:
@@ -76,8 +80,39 @@ def contention(setup: Setup) -> Iterator[Row]:
     yield row("beside two busy processes", [beside / alone], "times slower", note, at_most=3.5)
 
 
-def _python(*words: str) -> None:
-    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+def indexing(setup: Setup) -> Iterator[Row]:
+    """Measure the build time, memory, size and query time of an index of synthetic 100-word passages."""
+    docs, index = setup.folder / "docs.jsonl", setup.folder / "synthetic"
+    queries = _synthetic(docs)
+    code = (
+        "import resource, sys, pathlib; from askance.retrieval.index.build import build_index; "
+        f"report = build_index([pathlib.Path({str(docs)!r})], pathlib.Path({str(index)!r})); "
+        "print(report.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    seconds, peak = map(float, _python("-c", code).split())
+    yield Row(f"index {PASSAGES:,} passages", seconds, "s")
+    yield Row("  peak memory", peak, "MB")
+    size = sum(file.stat().st_size for file in index.rglob("*") if file.is_file())
+    yield Row("  size", size / 1e6, "MB")
+    retriever = open_retriever(index)
+    times = [1000 * timed(lambda q=query: asyncio.run(retriever.search(q, 10))) for query in queries]  # type: ignore[misc]
+    yield row("  search, top 10", times, "ms")
+
+
+def _synthetic(path: Path) -> list[str]:
+    """Write passages of 100 words drawn by Zipf's law, and return 200 queries of 10 such words."""
+    rng = random.Random(7)
+    vocabulary = [f"w{rank}" for rank in range(50_000)]
+    weights = [1 / (rank + 10) for rank in range(50_000)]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(PASSAGES):
+            text = " ".join(rng.choices(vocabulary, weights, k=100))
+            file.write(json.dumps({"id": f"d{number}", "title": f"Title {number}", "text": text}) + "\n")
+    return [" ".join(rng.choices(vocabulary, weights, k=10)) for _ in range(200)]
+
+
+def _python(*words: str) -> str:
+    return subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager
@@ -104,8 +139,3 @@ def _ask_demo(spec: str, index: Path) -> float:
     asyncio.run(model.clear_cache())
     engine.ask("Which river flows through the city where The Third Man takes place?")
     return timed(lambda: engine.ask(DEMO))
-
-
-def _resident_mb() -> float:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000

@@ -15,6 +15,7 @@ reportlab fpdf2 weasyprint docutils. Programs on the PATH: soffice (LibreOffice)
 The exit code is 1 if a word of a file is lost.
 """
 
+import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,12 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from recipes.command_line import parser_of
 from rich.console import Console
 from rich.table import Table
 
-from askance.cli.main import exit_codes
-from askance.core.errors import InputError
 from askance.core.ports import Retriever
 from askance.core.types import Passage
 from askance.retrieval.bm25 import open_index
@@ -111,16 +109,9 @@ def _shown(passage: Passage) -> Mapping[str, tuple[str, ...]]:
 
 
 def measure(folder: Path) -> int:
-    """Make the files in the new folder FOLDER/files, index them, print the table, and return the exit code.
-
-    Raises:
-        InputError: The folder exists or can't be made.
-    """
+    """Make the files in FOLDER/files, index them, print the table, and return the exit code."""
     files, notes = folder / "files", list[str]()
-    try:
-        files.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(f"can't make {files}: {error.strerror}. Name a new folder.") from error
+    files.mkdir(parents=True)
     made = list[Made]()
     for each in make_files(files):
         if isinstance(each, Made):
@@ -145,14 +136,13 @@ def measure(folder: Path) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure in a temporary folder, or in a new one that is kept."""
-    parser = parser_of(__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="keep the files and their index in this new folder")
-    with exit_codes():
-        out: Path | None = parser.parse_args(arguments).out
-        if out is not None:
-            return measure(out)
-        with TemporaryDirectory() as folder:
-            return measure(Path(folder))
+    out: Path | None = parser.parse_args(arguments).out
+    if out is not None:
+        return measure(out)
+    with TemporaryDirectory() as folder:
+        return measure(Path(folder))
 
 
 if __name__ == "__main__":

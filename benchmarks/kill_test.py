@@ -1,199 +1,154 @@
-r"""Kill an evaluation run repeatedly, and compare its results with those of an undisturbed run.
+"""Kill an evaluation run repeatedly, and compare its results with those of an undisturbed run.
 
-    python -m benchmarks.kill_test --dataset sample --index DIR --method dragin --model scripted \
-        --kills 5 --out FOLDER
+    python -m benchmarks.kill_test --out FOLDER -- --dataset FILE --index DIR --method dragin --model scripted
 
-`askance eval` first runs undisturbed and writes into FOLDER/undisturbed. Then it runs again and writes into
-FOLDER/killed. This second run is repeatedly ended by SIGKILL and started again, and finishes after the last
-kill. Each kill waits until a random number of further questions is finished, and then for a random fraction
-of the time that a question takes.
+`askance eval`, with the options after --, first runs undisturbed and writes into FOLDER/undisturbed. Then it
+runs again and writes into FOLDER/killed. This second run is repeatedly ended by SIGKILL and started again,
+and finishes after the last kill. Each kill waits until a random number of further questions is finished, and
+then for a random fraction of the time that a question takes.
 
 No finished question may be lost, changed or recorded again, and in the end both runs must have the same
 questions, each once, with the same answers, scores, decisions, searches, tokens and traces. Times may differ,
-and so may the numbers of cached tokens, which depend on what the process was asked before. The results are in
-FOLDER/kill_test.json; the exit code is 1 if a requirement is not met.
+and so may the numbers of cached tokens, which depend on what the process was asked before: if the cache
+contains a different part of a prompt, the model adds numbers in a different order, so the last digits differ.
 """
 
 import argparse
-import json
+import math
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from recipes.command_line import parser_of
-from rich.console import Console
-from rich.table import Table
-
-from askance.cli.main import exit_codes
 from askance.core.errors import InputError
-from askance.core.version import VERSION
 from askance.evaluation.run.record import Record
-from askance.evaluation.run.recorded_run import RECORDS, TRACES, RecordedRun, read_records, read_run
+from askance.evaluation.run.recorded_run import RECORDS, RecordedRun, read_records, read_run
 from askance.evaluation.statistics.summaries import costs_of
-from askance.storage.durable_files import write_atomically
-from benchmarks.report import machine_here
-from benchmarks.run_differences import RunDifferences, repeated, run_differences
+from benchmarks.table import markdown
 
+TOLERANCE = 1e-3
+"""The tolerance of the numbers in traces: log-probabilities, entropies, attention."""
+MAY_DIFFER = {"seconds", "at_seconds", "started_at", "reused_tokens"}
+OF_A_RECORD: dict[str, Callable[[Record], object]] = {
+    "questions": lambda record: (record.number, record.question, record.golds),
+    "answers": lambda record: (record.text, record.short, record.cited_titles, record.error),
+    "scores": lambda record: record.scores,
+    "decisions": lambda record: record.decisions,
+    "searches": lambda record: record.usage.searches,
+    "prompt tokens": lambda record: record.usage.prompt_tokens,
+    "generated tokens": lambda record: record.usage.generated_tokens,
+}
 _POLL_SECONDS = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The state that one process left when it was killed or had finished.
-
-    Attributes:
-        wanted: The number of finished questions to wait for, `delay_seconds` before the kill. None if the
-            process finished.
-        num_before, num_finished: The numbers of finished questions when the process started and stopped.
-        half_written_bytes: The bytes after the last finished question, which the next start has to cut off.
-        lost: The ids of questions that were finished before, but are missing or changed afterwards.
-        twice: The ids of questions that are recorded more than once.
-    """
-
-    wanted: int | None
-    delay_seconds: float
-    num_before: int
-    num_finished: int
-    half_written_bytes: int
-    lost: tuple[str, ...]
-    twice: tuple[str, ...]
-
-
 def main(arguments: list[str] | None = None) -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--dataset", required=True, metavar="NAME:FILE")
-    parser.add_argument("--index", type=Path, help="folder made by `askance index`")
-    parser.add_argument("--method", required=True)
-    parser.add_argument("--model", default="scripted")
-    parser.add_argument("--set", nargs="+", default=[], metavar="PARAMETER=VALUE")
-    parser.add_argument("--sample", type=int, help="questions; all if not given")
-    parser.add_argument(
-        "--in-flight", type=int, help="questions at a time; what suits the model if not given"
-    )
+    """Run both, and print the numbers of questions that were lost or differ."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0, help="of the moments to kill at")
     parser.add_argument("--out", type=Path, required=True, help="a new folder")
-    with exit_codes():
-        _test(parser.parse_args(arguments))
-
-
-def _test(options: argparse.Namespace) -> None:
-    left_alone, killed = options.out / "undisturbed", options.out / "killed"
-    if options.out.exists():
-        raise InputError(f"{options.out} is there already: name a new --out.")
-    _finish(_command(options, left_alone))
-    undisturbed = read_run(left_alone)
-    stops = list(stop_often(_command(options, killed), killed, undisturbed, options.kills, options.seed))
-    found = run_differences(undisturbed, read_run(killed))
-    is_well = found.are_none and not any(stop.lost or stop.twice for stop in stops)
-    _write(options, stops, found, is_well)
-    _print(stops, found)
-    if not is_well:
+    parser.add_argument("eval", nargs="*", help="options of `askance eval`, behind --")
+    options = parser.parse_args(arguments)
+    command = [sys.executable, "-m", "askance", "eval", *options.eval, "--out"]
+    subprocess.run([*command, str(options.out / "undisturbed")], stdout=subprocess.DEVNULL, check=True)
+    undisturbed = read_run(options.out / "undisturbed")
+    rows = kill_often([*command, str(options.out / "killed")], undisturbed, options.kills, options.seed)
+    print(markdown(("stop", "finished before", "finished", "lost"), rows))
+    found = differences(undisturbed, read_run(options.out / "killed"))
+    print(markdown(("differs", "questions"), [(what, f"{number}") for what, number in found.items()]))
+    if any(found.values()) or any(row[-1] != "0" for row in rows):
         raise SystemExit(1)
 
 
-def _command(options: argparse.Namespace, folder: Path) -> list[str]:
-    words = [sys.executable, "-m", "askance.cli.main", "eval", "--out", str(folder)]
-    for name in ("dataset", "index", "method", "model", "sample", "in_flight"):
-        value = getattr(options, name)
-        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
-    return [*words, *(word for setting in options.set for word in ("--set", setting))]
-
-
-def stop_often(
-    command: Sequence[str], folder: Path, undisturbed: RecordedRun, kills: int, seed: int
-) -> Iterator[Stop]:
-    """Start the command and kill it repeatedly, then let it finish.
+def kill_often(
+    command: Sequence[str], undisturbed: RecordedRun, kills: int, seed: int
+) -> list[tuple[str, ...]]:
+    """Start the command and kill it repeatedly, let it finish, and return a row for each stop.
 
     Raises:
-        InputError: The command failed, or it finished before it could be killed.
+        InputError: The command finished before it could be killed.
     """
-    moments, before = random.Random(seed), list[Record]()
+    moments, folder, before = random.Random(seed), Path(command[-1]), list[Record]()
     question_seconds = costs_of(undisturbed.records).median_seconds
-    for kills_left in range(kills, 0, -1):
-        left = len(undisturbed.records) - len(before)
-        wanted = len(before) + moments.randint(1, max(1, left // (kills_left + 1)))
-        delay = moments.random() * question_seconds
-        _kill(command, folder, wanted, delay)
-        stop, before = _look(folder, before, wanted, delay)
-        yield stop
-    _finish(command)
-    yield _look(folder, before)[0]
+    rows = list[tuple[str, ...]]()
+    for kills_left in range(kills, -1, -1):
+        if kills_left:
+            left = len(undisturbed.records) - len(before)
+            wanted = len(before) + moments.randint(1, max(1, left // (kills_left + 1)))
+            _kill(command, folder / RECORDS, wanted, moments.random() * question_seconds)
+        else:
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        after, _ = read_records(folder)
+        numbers = (len(before), len(after), num_lost(before, after))
+        rows.append((f"kill {kills - kills_left + 1}" if kills_left else "the end", *map(str, numbers)))
+        before = after
+    return rows
 
 
-def _finish(command: Sequence[str]) -> None:
-    code = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
-    if code:
-        raise InputError(f"`{' '.join(command)}` ended with exit code {code}: see its message above.")
-
-
-def _kill(command: Sequence[str], folder: Path, wanted: int, delay_seconds: float) -> None:
+def _kill(command: Sequence[str], records: Path, wanted: int, delay_seconds: float) -> None:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            while process.poll() is None and _num_lines(folder / RECORDS) < wanted:
+            while process.poll() is None and _num_lines(records) < wanted:
                 time.sleep(_POLL_SECONDS)
             time.sleep(delay_seconds)
         finally:
             process.kill()
     if process.returncode != -signal.SIGKILL:
-        raise InputError(
-            f"`{' '.join(command)}` ended by itself, with exit code {process.returncode}, before a kill: "
-            "correct what it complains of, or ask more questions (--sample) or fewer at a time (--in-flight)."
-        )
+        raise InputError("the run ended before a kill: ask more questions, or fewer at a time (--in-flight).")
 
 
 def _num_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _look(
-    folder: Path, before: Sequence[Record], wanted: int | None = None, delay_seconds: float = 0.0
-) -> tuple[Stop, list[Record]]:
-    records, whole_bytes = read_records(folder)
-    end = max((record.trace_at + record.trace_bytes for record in records), default=0)
-    behind = (folder / RECORDS).stat().st_size - whole_bytes + (folder / TRACES).stat().st_size - end
-    twice = tuple(repeated(records))
-    stop = Stop(wanted, delay_seconds, len(before), len(records), behind, lost(before, records), twice)
-    return stop, records
+def num_lost(before: Sequence[Record], after: Sequence[Record]) -> int:
+    """Return the number of earlier records that have moved, changed or vanished."""
+    return sum(list(after[at : at + 1]) != [record] for at, record in enumerate(before))
 
 
-def lost(before: Sequence[Record], after: Sequence[Record]) -> tuple[str, ...]:
-    """Return the ids of the earlier records that have moved, changed or vanished."""
-    return tuple(record.id for at, record in enumerate(before) if list(after[at : at + 1]) != [record])
-
-
-def _write(options: argparse.Namespace, stops: Sequence[Stop], found: RunDifferences, is_well: bool) -> None:
-    content = {
-        "askance": VERSION,
-        "machine": machine_here(),
-        "options": {name: str(value) for name, value in vars(options).items() if value is not None},
-        "is_well": is_well,
-        "stops": [asdict(stop) for stop in stops],
-        "differences": asdict(found),
+def differences(first: RecordedRun, second: RecordedRun) -> dict[str, int]:
+    """Return the numbers of questions that differ between two runs, by what differs."""
+    of_first, of_second = ({record.id: record for record in run.records} for run in (first, second))
+    both = {id: (record, of_second[id]) for id, record in of_first.items() if id in of_second}
+    times = Counter(record.id for run in (first, second) for record in run.records)
+    gaps = [gap(_events(first, one), _events(second, other)) for one, other in both.values()]
+    return {
+        "not once in both": sum(each != 2 for each in times.values()),
+        **{
+            what: sum(part(one) != part(other) for one, other in both.values())
+            for what, part in OF_A_RECORD.items()
+        },
+        "traces": sum(each > TOLERANCE for each in gaps),
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False)
-    write_atomically(options.out / "kill_test.json", f"{text}\n")
 
 
-def _print(stops: Sequence[Stop], found: RunDifferences) -> None:
-    headings = ("stop", "finished before", "finished", "bytes half-written", "lost", "twice")
-    kills = Table(*headings, box=None, header_style="bold")
-    for number, stop in enumerate(stops, start=1):
-        name = "the end" if stop.wanted is None else f"kill {number}"
-        counts = (stop.num_before, stop.num_finished, stop.half_written_bytes)
-        numbers = (*counts, len(stop.lost), len(stop.twice))
-        kills.add_row(name, *(f"{value:,}" for value in numbers))
-    same = Table("compared with the undisturbed run", "questions that differ", box=None, header_style="bold")
-    same.add_row(f"in both runs once: {found.num_questions:,}", f"{len(found.ids)}")
-    for what, ids in found.differing.items():
-        same.add_row(what, f"{len(ids)}")
-    console = Console(width=110)
-    console.print(kills, "", same, f"largest gap between two numbers in traces: {found.largest_gap:.2g}")
+def gap(first: Any, second: Any) -> float:
+    """Return the largest difference between corresponding numbers in two JSON values.
+
+    Fields in `MAY_DIFFER` are ignored. The result is infinite if the values differ in more than numbers.
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        same = first.keys() == second.keys()
+        return _largest((first[key], second[key]) for key in first.keys() - MAY_DIFFER) if same else math.inf
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return _largest(zip(first, second, strict=True)) if len(first) == len(second) else math.inf
+    if isinstance(first, float) and isinstance(second, float) and math.isfinite(first - second):
+        return abs(first - second)
+    return 0.0 if first == second else math.inf
+
+
+def _largest(pairs: Iterable[tuple[Any, Any]]) -> float:
+    return max((gap(*pair) for pair in pairs), default=0.0)
+
+
+def _events(run: RecordedRun, record: Record) -> Sequence[Mapping[str, Any]]:
+    return [{"type": event.type, **asdict(event)} for event in run.trace(record)]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ markup askance keeps as it is are left out. Neither reader is right by definitio
 pandoc comes with the package pypandoc_binary, or from the PATH.
 """
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -21,12 +22,10 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from recipes.command_line import parser_of
 from rich.console import Console
 from rich.table import Table
 from tests.retrieval.constructs import constructs, document_of
 
-from askance.cli.main import exit_codes
 from askance.core.errors import InputError
 from askance.retrieval.index.formats import DocumentRow, UnreadableFile, read_file
 from benchmarks.foreign_files import make_files
@@ -104,9 +103,9 @@ def row(suffix: str, compared: Sequence[Compared]) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table."""
-    parser = parser_of(__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, help="further files to read")
-    with exit_codes(), TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         folders, pandoc = [Path(folder), *parser.parse_args(arguments).folders], pandoc_path()
         write_files(Path(folder))
         by_format = defaultdict[str, list[Compared]](list)

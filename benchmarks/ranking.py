@@ -11,8 +11,8 @@ A passage is relevant if evidence for the answer begins in it. hit@1 is the shar
 passage is relevant. recall@5 is the mean share of a question's supporting paragraphs with a relevant passage
 among the first five. Each is compared with BM25 by the paired bootstrap, over the same questions, with
 intervals of 95 %. A reranked row adds the score of the retriever, times a weight, to that of the reranker;
-the weights are options of this script. Times are medians per question: elapsed, and the processor time of all
-threads, which other programs change less. The same command continues a stopped measurement.
+the best weights are in `WEIGHTS`. Times are medians per question: elapsed, and the processor time of all
+threads, which other programs change less.
 """
 
 import argparse
@@ -25,11 +25,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from recipes.command_line import parser_of
-from recipes.relevance.evaluation import split
+from recipes.relevance import split
 
-from askance.cli.main import exit_codes
 from askance.configuration.build import load_encoder, load_reranker
 from askance.configuration.evaluation import read_dataset
 from askance.core.ports import Encoder, Reranker, Retriever
@@ -39,13 +38,14 @@ from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.lexical import LexicalIndex
-from askance_lab.commands.train import examples_by_name
-from benchmarks.kept_rows import Row, kept_rows
 
 NUM_CANDIDATES = 20
 """The number of passages that are reranked."""
 NUM_FIRST = 5
-BM25, SQUAD2 = "bm25", "squad2"
+BM25 = "bm25"
+WEIGHTS = {BM25: (0, 0.5), "dense": (0, 10), "hybrid": (0, 100)}
+"""The weights of the score of each retriever that are tried when its hits are reranked."""
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,36 +86,26 @@ def write_paragraphs(examples: Sequence[Example], path: Path) -> Path:
 
 
 def indexed(path: Path, folder: Path, encoder: Encoder | None) -> Corpus:
-    """Index a file of documents unless this is done, print what it cost, and return the corpus."""
-    cost, index = folder / "cost.json", folder / "index"
-    if not cost.exists():
-        words = build_index([path], index)
-        num_bytes = _size(index)
-        parts = {"words": {"seconds": words.seconds, "MB": num_bytes / 1e6}}
-        if encoder is not None:
-            began = time.process_time()
-            vectors = build_index([path], index, encoder=encoder)
-            parts["vectors"] = {
-                "seconds": vectors.seconds,
-                "processor_seconds": time.process_time() - began,
-                "MB": (_size(index) - num_bytes) / 1e6,
-            }
-        cost.write_text(json.dumps({"passages": words.passages, **parts}) + "\n")
-    print(f"{path.name}: {cost.read_text().strip()}")
+    """Index a file of documents, print what it cost, and return the corpus."""
+    index = folder / "index"
+    words = build_index([path], index)
+    print(f"{path.name}: {words.passages:,} passages in {words.seconds:.0f} s, {_megabytes(index):.0f} MB")
     documents = defaultdict[str, list[tuple[str, str]]](list)
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         documents[row["title"]].append((row["id"], row["text"]))
-    bm25 = open_index(index)
-    retrievers: dict[str, Retriever] = {BM25: bm25}
+    retrievers: dict[str, Retriever] = {}
     if encoder is not None:
+        vectors = build_index([path], index, encoder=encoder)
+        print(f"with vectors: {vectors.seconds:.0f} s, {_megabytes(index):.0f} MB")
         retrievers["dense"] = open_dense(index, encoder)
-        retrievers["hybrid"] = HybridRetriever(bm25, retrievers["dense"])
-    return Corpus(documents, bm25.index.lexical, retrievers)
+        retrievers["hybrid"] = HybridRetriever(open_index(index), retrievers["dense"])
+    bm25 = open_index(index)
+    return Corpus(documents, bm25.index.lexical, {BM25: bm25, **retrievers})
 
 
-def _size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+def _megabytes(folder: Path) -> float:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()) / 1e6
 
 
 async def ask(example: Example, corpus: Corpus, reranker: Reranker | None) -> Row:
@@ -166,17 +156,13 @@ def recall(row: Row, ids: Sequence[str]) -> float:
     return sum(found) / len(found)
 
 
-def table(dataset: str, rows: Sequence[Row], weights: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    """Yield the lines of the table of one dataset.
-
-    Args:
-        weights: The weights of the scores of each retriever that are tried when its hits are reranked.
-    """
+def table(dataset: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the lines of the table of one dataset."""
     reranked = [row for row in rows if row["logits"] is not None]
-    for name in (each for each in weights if each in rows[0]):
+    for name in (each for each in WEIGHTS if each in rows[0]):
         times = [row["times"][name] for row in rows]
         yield _line(dataset, name, rows, name, None, times)
-        for weight in weights[name] if reranked else ():
+        for weight in WEIGHTS[name] if reranked else ():
             both = [
                 [sum(parts) for parts in zip(row["times"][name], row["times"]["reranking"], strict=True)]
                 for row in reranked
@@ -208,58 +194,44 @@ def _line(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = parser_of(__doc__)
+    """Index the corpora, search for all questions, and print a table for each dataset."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--squad2", type=Path, help="the dev file of SQuAD 2.0")
-    parser.add_argument("--dataset", action="append", default=[], metavar="NAME:FILE", help="several hops")
-    parser.add_argument(
-        "--corpus", type=Path, help="what the datasets are searched in; by default their own paragraphs"
-    )
+    parser.add_argument("--dataset", nargs="*", default=[], metavar="NAME:FILE", help="several hops")
+    parser.add_argument("--corpus", type=Path, help="of the datasets; by default their own paragraphs")
     parser.add_argument("--encoder", default="bundled", help="none leaves out dense and hybrid")
     parser.add_argument("--rerank", default="bundled", help="the reranker")
     parser.add_argument("--questions", type=int, default=300, help="of each dataset, at most")
     parser.add_argument("--reranked", type=int, default=100, help="how many of these are reranked")
-    parser.add_argument("--weights", nargs="+", type=float, default=[0, 0.5], help="of BM25's score")
-    parser.add_argument("--cosines", nargs="+", type=float, default=[0, 10], help="weights of the cosine")
-    parser.add_argument("--ranks", nargs="+", type=float, default=[0, 100], help="weights of the fused ranks")
-    parser.add_argument("--out", type=Path, required=True, help="the folder of indexes and results")
-    with exit_codes():
-        _measure(parser.parse_args(arguments))
-
-
-def _measure(options: argparse.Namespace) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="the folder of indexes")
+    options = parser.parse_args(arguments)
     encoder = None if options.encoder == "none" else load_encoder(options.encoder)
     reranker = load_reranker(options.rerank)
-    options.out.mkdir(parents=True, exist_ok=True)
-    asked, corpora = examples_by_name(options.dataset, None), dict[str, Corpus]()
-    for name, examples in asked.items():
-        if options.corpus is None:
-            corpora[name] = _paragraphs(examples, options.out / name, encoder)
-    if options.corpus is not None:
-        common = indexed(options.corpus, options.out / "corpus", encoder)
-        corpora = dict.fromkeys(asked, common)
+    asked = {spec.partition(":")[0]: read_dataset(spec) for spec in options.dataset}
+    searched, corpora = dict(asked), dict[str, Corpus]()
     if options.squad2 is not None:
-        all_examples = read_dataset(f"squad2:{options.squad2}?unanswerable=keep")
-        corpora[SQUAD2] = _paragraphs(all_examples, options.out / SQUAD2, encoder)
-        asked[SQUAD2] = tuple(split(all_examples, options.squad2)[1])
-    weights = {BM25: options.weights, "dense": options.cosines, "hybrid": options.ranks}
-    settings = {"encoder": options.encoder, "rerank": options.rerank, "reranked": options.reranked}
+        searched["squad2"] = read_dataset(f"squad2:{options.squad2}?unanswerable=keep")
+        asked["squad2"] = tuple(split(searched["squad2"], options.squad2)[1])
+    if options.corpus is not None:
+        corpora = dict.fromkeys(searched, indexed(options.corpus, options.out / "corpus", encoder))
+    for name, examples in searched.items():
+        if name == "squad2" or name not in corpora:
+            corpora[name] = _paragraphs(examples, options.out / name, encoder)
     print("\n| dataset | ranking | questions | hit@1 | recall@5 | ms | ms of the processor |")
     print("|---|---|---|---|---|---|---|")
-    for name in reversed(asked):
+    for name in asked:
         chosen = random.Random(0).sample(asked[name], min(options.questions, len(asked[name])))
-        with kept_rows(options.out / name, settings) as (kept, add):
-            for number, example in enumerate(chosen):
-                if example.question.id not in kept:
-                    scorer = reranker if number < options.reranked else None
-                    add(asyncio.run(ask(example, corpora[name], scorer)))
-            rows = [row for each in chosen if (row := kept[each.question.id])["relevant"]]
-        for line in table(name, rows, weights):
+        rows = [
+            asyncio.run(ask(example, corpora[name], reranker if number < options.reranked else None))
+            for number, example in enumerate(chosen)
+        ]
+        for line in table(name, [row for row in rows if row["relevant"]]):
             print(line, flush=True)
 
 
 def _paragraphs(examples: Sequence[Example], folder: Path, encoder: Encoder | None) -> Corpus:
     """Index the paragraphs of the examples."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return indexed(write_paragraphs(examples, folder / "documents.jsonl"), folder, encoder)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from askance.core.ports import WrappedModel
 from askance.core.types import (
     Attention,
     Capability,
@@ -23,7 +24,6 @@ from askance.core.types import (
     Raw,
     Scored,
     Signal,
-    Span,
     Token,
     TokenIds,
     Want,
@@ -32,7 +32,6 @@ from askance.core.types import (
 from askance.inference.stopping import StopTracker
 from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.hf import HfModel
-from benchmarks.needed import Needed
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ class _Written:
         return cls(token_id, logprobs[token_id].item(), entropy)
 
 
-class ReferenceModel:
+class ReferenceModel(WrappedModel):
     """A `Model` that decodes greedily with the module of another model.
 
     Args:
@@ -62,18 +61,16 @@ class ReferenceModel:
 
     Attributes:
         num_computed: The number of tokens that went through all layers.
-        needed: A counter of the tokens that the same calls need at least.
     """
 
+    _model: HfModel
     name, fingerprint, precision = "reference", "", "float32"
     signals: frozenset[Signal] = frozenset({"logprob", "entropy"})
     capabilities: frozenset[Capability] = frozenset({"raw", "continuation", "attend", "chat"})
 
     def __init__(self, model: HfModel, module: Any) -> None:
-        self._model, self._module = model, module
-        self.context_tokens = model.context_tokens
-        self.counts_exactly = model.counts_exactly
-        self.num_computed, self.needed = 0, Needed()
+        super().__init__(model)
+        self._module, self.num_computed = module, 0
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         prompt, sampling = request.prompt, request.sampling
@@ -88,9 +85,7 @@ class ReferenceModel:
             self._append(writing, detokeniser, each, request.want)
             if writing.is_finished:
                 break
-        generation = writing.generation(ids, len(ids), 0)
-        self.needed.generate(generation)
-        return (generation,)
+        return (writing.generation(ids, len(ids), 0),)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         raise NotImplementedError("no measured method scores")
@@ -99,21 +94,8 @@ class ReferenceModel:
         prompt = Raw((untrusted(text) if isinstance(text, str) else text,))
         ids, texts = self._model._encoding.encode_with_texts(prompt, bos=bos)
         self.num_computed += len(ids)
-        self.needed.attend(ids)
         weights = await self._alone(lambda: self._attended(ids))
         return Attention(ids, texts, weights)
-
-    def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return self._model.tokenize(text, at_start=at_start)
-
-    def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        return self._model.decode(ids, at_start=at_start)
-
-    def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        return self._model.pieces(ids)
-
-    async def count(self, prompt: Prompt) -> int:
-        return await self._model.count(prompt)
 
     async def _alone(self, work: Callable[[], T]) -> T:
         """Run `work` in the other model's thread, and return its result.

@@ -1,37 +1,41 @@
-"""Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference PATH [--signals].
+"""Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference FOLDER.
 
-PATH is a recording, or a folder with a recording and its models (see `replay_live` for such folders).
-
-Generations, entropies, attentions and passages are played back from the recording. Askance decides and builds
-everything else from them, and its results must equal the recorded ones. Values that the recording lacks (the
-attention for queries, FLARE's probabilities) are computed by the plain bundled model in float32. With
---signals, that model also computes the recorded numbers again, and the script compares them. The recording
-split sentences by spaCy's rules, so the script needs the package (pip install spacy), but no spaCy model.
+The folder has `models/NAME` (a model that `hf:` loads), `traces_NAME.json.gz` and `corpus.json`. The
+questions are asked again, and everything except search results is computed live, in float32 on the CPU.
+Search results are played back, because passages with equal scores may come in any order. The results of
+askance must equal the recorded ones. The recording split sentences by spaCy's rules, so the script needs the
+package (pip install spacy), but no spaCy model.
 """
 
 import argparse
 import asyncio
+import gzip
 import json
-from functools import partial
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from askance.ask import ask
-from askance.core.ports import Method, Model, Run
-from askance.core.trace import Decided, Generated, Searched, Trace
+from askance.core.ports import Method, Model, WrappedModel
+from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (
     Demo,
+    GenerateRequest,
+    Generation,
+    Hit,
+    Passage,
     Question,
-    Raw,
-    Span,
-    Want,
+    TokenIds,
 )
 from askance.methods.common.prompts import PromptTemplate
-from askance.methods.common.search import QueryMode
-from askance.models.loaders import load_bundled_model
-from askance.retrieval.scripted import ScriptedRetriever
+from askance.models.hf import load_hf
 from askance.text.linguistics import Linguistics
 from askance_lab.reproductions.baselines import (
     ClosedBookAuthors,
@@ -41,28 +45,165 @@ from askance_lab.reproductions.baselines import (
     FlareToken,
     SingleAuthors,
 )
-from askance_lab.reproductions.dragin import (
-    DraginAuthors,
-    aggregate_over_words,
-    find_trigger,
-    influence,
-    read_words,
-    rind_scores,
-)
-from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
-from benchmarks.recorded import (
-    Record,
-    RecordedAnswers,
-    RecordedLanguage,
-    RecordedSearches,
-    Tally,
-    compute_again,
-    passage_block,
-    split_demo,
-)
-from benchmarks.replay_live import replay_folder
+from askance_lab.reproductions.dragin import DraginAuthors
 
-TOLERANCE = 1e-4
+VALUES_WITHIN = 1e-4
+"""The tolerance for recorded values, which are float32 sums with six digits. Every recorded decision has a
+greater margin."""
+
+MOST_SHOWN = 3
+"""The number of questions whose differences are printed."""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The recorded questions and answers of one model.
+
+    Attributes:
+        passages: The passages of the corpus, by id.
+    """
+
+    name: str
+    record: Record
+    passages: Mapping[str, Passage]
+
+    def question(self, result: Record) -> Question:
+        asked = {each["qid"]: each["question"] for each in self.record["questions"]}
+        return Question(result["qid"], asked[result["qid"]])
+
+
+def read_recordings(folder: Path) -> Iterator[Recording]:
+    """Yield every recording in a folder."""
+    corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    passages = {each["id"]: Passage(each["id"], each["title"], each["text"]) for each in corpus}
+    for path in sorted(folder.glob("traces_*.json.gz")):
+        name = path.name.removeprefix("traces_").removesuffix(".json.gz")
+        yield Recording(name, json.loads(gzip.decompress(path.read_bytes())), passages)
+
+
+@dataclass(slots=True)
+class Differences:
+    """The differences between askance's and the recorded results for a question, by kind of comparison."""
+
+    found: dict[str, tuple[object, object]] = field(default_factory=dict)
+
+    def compare(self, what: str, ours: object, theirs: object) -> None:
+        """Compare two results, and store the first difference of each kind."""
+        if ours != theirs:
+            self.found.setdefault(what, (ours, theirs))
+
+
+def ask_anew(
+    recording: Recording,
+    run: Record,
+    result: Record,
+    model: Model,
+    linguistics: Linguistics,
+) -> Differences:
+    """Ask a recorded question again, and compare all intermediate and final results with the recording."""
+    rounds = result["rounds"]
+    demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos") or recording.record["demos"])
+    instruction = run["instruction"] if "instruction" in run else _instruction(rounds, model)
+    method = make_method(run, PromptTemplate(demos, "Context:", instruction), linguistics)
+    watched, searches = Watched(model), PlayedSearches(rounds, recording.passages)
+    trace, differences = Trace(), Differences()
+    question = recording.question(result)
+    answered = asyncio.run(ask(question, method, {"answer": watched}, searches, trace=trace))
+    _compare_calls(watched.calls, rounds, differences)
+    _compare_decisions(trace, rounds, differences)
+    for ours, theirs in zip_longest(searches.queries, searches.expected):
+        differences.compare("searches", ours, theirs)
+    num_searches = sum(isinstance(event, Searched) for event in trace.events)
+    differences.compare("number of searches", num_searches, result["retrieve_count"])
+    differences.compare("final texts", answered.answer.text, result["final_text"])
+    return differences
+
+
+def _instruction(rounds: list[Record], model: Model) -> str:
+    """Return the line below the passages in the recorded prompts, or an empty string if none has passages."""
+    prompts = (model.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate")
+    return next((block[1] for block in map(passage_block, prompts) if block), "")
+
+
+def _digest(ids: TokenIds) -> str:
+    return sha1(",".join(map(str, ids)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _compare_calls(
+    calls: Sequence[tuple[TokenIds, int, TokenIds]], rounds: list[Record], differences: Differences
+) -> None:
+    ours = [(_digest(prompt), max_tokens, ids) for prompt, max_tokens, ids in calls]
+    generated = [entry for entry in rounds if entry["kind"] == "generate"]
+    theirs = [(each["prompt_ids_sha1"], each["max_new"], tuple(each["new_ids"])) for each in generated]
+    for our, their in zip_longest(ours, theirs, fillvalue=(None, None, None)):
+        for what, one, other in zip(("prompts", "lengths", "generated ids"), our, their, strict=True):
+            differences.compare(what, one, other)
+
+
+def _compare_decisions(trace: Trace, rounds: list[Record], differences: Differences) -> None:
+    recorded = [entry for entry in rounds if entry["kind"] == "decision"]
+    decided = [each for each in trace.decisions if each.name == "retrieve"]
+    if recorded:
+        ours = [each.outcome == "search" for each in decided]
+        differences.compare("decisions", ours, [entry["hallucination"] for entry in recorded])
+    doubts = [each for each in decided if each.outcome == "search"]
+    triggers = [entry for entry in recorded if entry["hallucination"]]
+    for doubt, entry in zip(doubts, triggers, strict=False):
+        differences.compare("kept texts", doubt.numbers["kept characters"], len(entry["prev"]))
+        _compare_doubt(doubt, entry, differences)
+    queries = [entry["query"] for entry in rounds if entry["kind"] == "retrieve"]
+    for ours_, theirs in zip_longest((doubt.query for doubt in doubts), queries):
+        differences.compare("queries", ours_, theirs)
+
+
+def _compare_doubt(doubt: Decided, entry: Record, differences: Differences) -> None:
+    if "hit" in entry:
+        differences.compare("words", [word.text for word in doubt.words], entry["curr_tokens"])
+        differences.compare("hits", [int(word.is_hit) for word in doubt.words], entry["hit"])
+    theirs = entry["values"] if "values" in entry else entry["entity_values"][entry["sentence"]]
+    ours = [word.value for word in doubt.words]
+    differences.compare("number of values", len(ours), len(theirs))
+    if len(ours) == len(theirs) and not np.allclose(ours, theirs, rtol=0, atol=VALUES_WITHIN):
+        differences.compare("values", ours, theirs)
+
+
+class Watched(WrappedModel):
+    """A model wrapper that records, for each call, its prompt, its token limit and all generated tokens."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.calls: list[tuple[TokenIds, int, TokenIds]] = []
+
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        found = await super().generate(request)
+        ids = tuple(token.id for token in (*found[0].tokens, *found[0].dropped))
+        self.calls.append((found[0].prompt_ids, request.sampling.max_tokens, ids))
+        return found
+
+
+class PlayedSearches:
+    """A `Retriever` that plays back the recorded searches in order, regardless of the query."""
+
+    name, fingerprint = "recorded", ""
+
+    def __init__(self, rounds: list[Record], passages: Mapping[str, Passage]) -> None:
+        self._entries = [entry for entry in rounds if entry["kind"] == "retrieve"]
+        self._passages = passages
+        self.queries: list[str] = []
+
+    @property
+    def expected(self) -> list[str]:
+        return [entry["query_truncated"] for entry in self._entries]
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        self.queries.append(query)
+        entries = self._entries[len(self.queries) - 1 :]
+        if not entries:
+            return ()
+        scored = zip(entries[0]["doc_ids"], entries[0]["scores"], strict=True)
+        found = [(self._passages[id], score) for id, score in scored if score is not None][:k]
+        return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(found, start=1))
 
 
 def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics) -> Method:
@@ -82,7 +223,7 @@ def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics)
                 query_top=settings.get("retrieve_keep_top_k", 25),
                 query_share=settings.get("retrieve_keep_ratio"),
                 real_words_only=settings["check_real_words"],
-                space_marker=_marker(run),
+                space_marker=run["settings"].get("space_marker", "auto"),
                 linguistics=linguistics,
             )
         case "token" | "entity" as kind:
@@ -105,167 +246,94 @@ def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics)
             return ClosedBookAuthors(**common)
 
 
-def _marker(run: Record) -> str:
-    """Return the recorded space marker, or the one that the name of the run implies."""
-    marker: str = run["settings"].get("space_marker", "▁" if "as shipped" in run["name"] else "auto")
-    return marker
+def passage_block(prompt: str) -> tuple[list[str], str] | None:
+    """Return the passages of a recorded prompt, and the line that the authors' code wrote below them.
+
+    The result is None if the prompt has no passages.
+    """
+    found = re.search(r"^Context:\n((?:\[\d\] .*\n)+)(.*)\n", prompt, flags=re.MULTILINE)
+    if found is None:
+        return None
+    return [line.partition("] ")[2] for line in found[1].splitlines()], found[2]
 
 
-def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
-    """Replay one run, and compare everything that can be compared."""
-    tally, linguistics = Tally(), language.linguistics
-    demos = tuple(Demo(*split_demo(demo)) for demo in record["demos"])
-    asked = {question["qid"]: question["question"] for question in record["questions"]}
-    marker = _marker(run).replace("auto", "Ġ")
-    for result in run["results"]:
-        rounds = result["rounds"]
-        prompts = [inner.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate"]
-        lines = [parsed[1] for parsed in map(passage_block, prompts) if parsed]
-        method = make_method(run, PromptTemplate(demos, "Context:", lines[0] if lines else ""), linguistics)
-        question = Question(result["qid"], asked[result["qid"]])
-        asyncio.run(replay_rules(run, question, rounds, inner, marker, linguistics, tally))
-        model = RecordedAnswers(rounds, inner, marker, tally)
-        retriever = RecordedSearches(rounds, inner.decode, tally)
-        trace = Trace()
-        try:
-            answered = asyncio.run(ask(question, method, {"answer": model}, retriever, trace=trace))
-            tally.compare("final texts", answered.answer.text, result["final_text"])
-        except StopIteration:
-            tally.compare("final texts", "one call too many", result["final_text"])
-        compare_decisions(trace, rounds, tally)
-        asyncio.run(compare_counters(trace, result, inner, language, tally))
-        if with_signals:
-            asyncio.run(compare_signals(rounds, inner, marker, tally))
-    return tally
+def split_demo(demo: str) -> tuple[str, str]:
+    """Return the question and the answer of a recorded example."""
+    asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
+    return asked, answer
 
 
-async def replay_rules(
-    run: Record,
-    question: Question,
-    rounds: list[Record],
-    inner: Model,
-    marker: str,
-    linguistics: Linguistics,
-    tally: Tally,
-) -> None:
-    """Compare the results for recorded words: decisions, kept prefixes, hits, and queries of all modes."""
-    settings = run["settings"]
-    for at, entry in enumerate(rounds):
-        if entry["kind"] != "rind_inputs":
-            continue
-        draft, decided = rounds[at - 1]["text"], rounds[at + 1]
-        threshold, sentences = settings["hallucination_threshold"], linguistics.sentences(draft)
-        real = linguistics.real_words if settings["check_real_words"] else None
-        values_of = partial(rind_scores, entry["attn"], entry["entropy"])
-        doubt = find_trigger(sentences, entry["words"], values_of, max, threshold, real)
-        words = () if doubt is None else doubt.words
-        tally.compare("decisions", doubt is not None, decided["hallucination"])
-        tally.compare("kept prefixes", draft if doubt is None else doubt.kept, decided["prev"])
-        tally.compare("hits", doubt and [int(word.is_hit) for word in words], decided["hit"])
-        tally.compare("sentences", doubt and [word.text for word in words], decided["curr_tokens"])
-        if doubt is not None:
-            await _replay_queries(question, doubt, decided, settings, marker, linguistics, inner, tally)
+class RecordedLanguage:
+    """The rules that the recording used instead of a spaCy model, for sentences and content words."""
+
+    def __init__(self) -> None:
+        import spacy
+
+        self._read = spacy.blank("en")
+        self._read.add_pipe("sentencizer")
+        self.linguistics = Linguistics("recorded", self._sentences, self._content_spans, self._entities)
+
+    def _sentences(self, text: str) -> tuple[str, ...]:
+        return tuple(s.text.strip() for s in self._read(text).sents if s.text.strip())
+
+    def _content_spans(self, text: str) -> tuple[tuple[int, int], ...]:
+        real = (token for token in self._read(text) if _is_real(token))
+        return tuple((token.idx, token.idx + len(token)) for token in real)
+
+    def _entities(self, text: str) -> tuple[tuple[int, int], ...]:
+        """Return the spans of the longest runs of numbers and capitalised content words."""
+        runs = groupby(self._read(text), key=_is_of_entity)
+        found = [tuple(tokens) for is_of_entity, tokens in runs if is_of_entity]
+        return tuple((tokens[0].idx, tokens[-1].idx + len(tokens[-1])) for tokens in found)
 
 
-async def _replay_queries(
-    question: Question,
-    doubt: Trigger,
-    decided: Record,
-    settings: Record,
-    marker: str,
-    linguistics: Linguistics,
-    inner: Any,
-    tally: Tally,
-) -> None:
-    ends = {inner.decode((id,)): id for id in inner._vocabulary.end_ids}
-    run = Run({"answer": inner}, ScriptedRetriever([]), Trace())
-    so_far = AuthorsState(question, run, PromptTemplate(), text=decided["text_before"], control=ends)
-    for mode, query in decided["mode_queries"].items():
-        method = DraginAuthors(
-            query=cast(QueryMode, mode),
-            query_top=settings["retrieve_keep_top_k"],
-            space_marker=marker,
-            linguistics=linguistics,
-        )
-        tally.compare("queries of other modes", await method.query_for(doubt, so_far), query)
+def _is_real(token: Any) -> bool:
+    if token.is_space or token.is_punct:
+        return False
+    return token.like_num or (not token.is_stop and any(c.isalnum() for c in token.text))
 
 
-def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
-    """Compare the decisions and queries of the whole method, in order."""
-    recorded = [entry for entry in rounds if entry["kind"] == "decision"]
-    ours = [decision for decision in trace.decisions if decision.name == "retrieve"]
-    if recorded:
-        flags = [decision.outcome == "search" for decision in ours]
-        tally.compare("rounds", flags, [entry["hallucination"] for entry in recorded])
-    queries = [entry["query"] for entry in rounds if entry["kind"] == "qfs"]
-    searched = [decision.query for decision in ours if decision.outcome == "search"]
-    for our, their in zip(searched, queries, strict=False):
-        tally.compare("QFS queries", our, their)
+def _is_of_entity(token: Any) -> bool:
+    return _is_real(token) and (token.like_num or token.text[0].isupper())
 
 
-async def compare_counters(
-    trace: Trace, result: Record, inner: Model, language: RecordedLanguage, tally: Tally
-) -> None:
-    """Compare the recorded counters with counts from the trace and from the recorded texts."""
-    texts = [entry["text"] for entry in result["rounds"] if entry["kind"] == "generate"]
-    generated = [event for event in trace.events if isinstance(event, Generated)]
-    doubts = [e for e in trace.events if isinstance(e, Decided) and e.outcome == "search" and e.words]
-    ours = {
-        "retrieve_count": sum(isinstance(event, Searched) for event in trace.events),
-        "generate_count": len(generated),
-        "hallucinated_count": len(doubts),
-        "token_count": sum([await inner.count(Raw((Span(text),))) for text in texts]),
-        "sentence_count": sum(map(language.count_sentences, texts)),
-    }
-    tally.compare("counters", ours, result["counter"])
-    tally.compare("search counts", ours["retrieve_count"], result["retrieve_count"])
+def replay_folder(folder: Path) -> int:
+    """Ask all recorded questions again, print a table, and return the number of questions that differ."""
+    linguistics = RecordedLanguage().linguistics
+    lines, total, num_shown = [], Counter[str](), 0
+    for recording in read_recordings(folder):
+        model = load_hf(str(folder / "models" / recording.name), device="cpu", dtype="float32")
+        for run in recording.record["runs"]:
+            kinds, num_different = Counter[str](), 0
+            for result in run["results"]:
+                found = ask_anew(recording, run, result, model, linguistics).found
+                kinds.update(found.keys())
+                num_different += bool(found)
+                if found and num_shown < MOST_SHOWN:
+                    num_shown += 1
+                    _show(f"{recording.name}, {run['name']}, {result['qid']}", found)
+            total.update({"questions": len(run["results"]), "different": num_different})
+            threshold = run["settings"].get("hallucination_threshold", "")
+            what = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+            place = f"| {recording.name} | {run['name']} | {threshold} "
+            lines.append(f"{place}| {len(run['results'])} | {num_different} | {what} |")
+    print("| tokenizer | run | threshold | questions | with a difference | in |\n|---|---|---|---|---|---|")
+    print("\n".join(lines))
+    print(f"\n{total['different']} of {total['questions']} questions with a difference")
+    return total["different"]
 
 
-async def compare_signals(rounds: list[Record], inner: Any, marker: str, tally: Tally) -> None:
-    """Compare the plain bundled model's entropies and attentions with the recorded ones."""
-    for at, entry in enumerate(rounds):
-        if entry["kind"] != "rind_inputs":
-            continue
-        recorded = rounds[at - 1]
-        tokens = await compute_again(inner, recorded, Want(entropy=True))
-        ids = tuple(recorded["new_ids"])
-        tally.compare("generated ids (signals)", tuple(token.id for token in tokens), ids)
-        pieces = inner.pieces(ids)
-        words = read_words(ids, pieces, marker, after_end=True)
-        attention = influence((await inner.attend(ids, bos=False)).weights, pieces[0]).tolist()
-        weighed = aggregate_over_words(words, attention, [token.entropy or 0.0 for token in tokens])
-        theirs = (entry["attn"], entry["entropy"])
-        for what, our, their in zip(("attention", "entropy"), weighed, theirs, strict=True):
-            most = float(np.abs(np.array(our) - np.array(their)).max())
-            tally.total[f"{what} within {TOLERANCE:g}"] += 1
-            tally.equal[f"{what} within {TOLERANCE:g}"] += most <= TOLERANCE
-            tally.worst[what] = max(most, tally.worst[what])
+def _show(where: str, found: Mapping[str, tuple[object, object]]) -> None:
+    print(where)
+    for what, (ours, theirs) in found.items():
+        print(f"  {what}:\n    ours   {ours!r}\n    theirs {theirs!r}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--signals", action="store_true")
-    parser.add_argument("--show", type=int, default=3, help="most differences to print, of a folder (3)")
-    options = parser.parse_args()
-    if options.path.is_dir():
-        linguistics = RecordedLanguage().linguistics
-        raise SystemExit(bool(replay_folder(options.path, linguistics, make_method, options.show)))
-    record = json.loads(options.path.read_text(encoding="utf-8"))
-    inner = load_bundled_model("base", device="cpu", dtype="float32")
-    language = RecordedLanguage()
-    differences = 0
-    for run in record["runs"]:
-        tally = replay(record, run, inner, language, options.signals)
-        threshold = run["settings"].get("hallucination_threshold")
-        print(f"\n{run['name']}, threshold {threshold}")
-        if options.signals:
-            print(f"  greatest difference: {tally.worst}")
-        for what, total in tally.total.items():
-            print(f"  {what:<28} {tally.equal[what]:>3} / {total}")
-            differences += total - tally.equal[what]
-    print(f"\n{differences} differences")
-    raise SystemExit(bool(differences))
+    """Replay all recordings of a folder, and exit with 1 if a question differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    raise SystemExit(bool(replay_folder(parser.parse_args().folder)))
 
 
 if __name__ == "__main__":

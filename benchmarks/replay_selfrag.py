@@ -1,6 +1,6 @@
 """Replay recorded cases of the Self-RAG authors' functions: python -m benchmarks.replay_selfrag FOLDER.
 
-FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of these files.
+FOLDER has `short_form.jsonl.gz` and `long_form.jsonl.gz`, or one of them.
 Generations and passages are played back from the recording. The decisions, scores and texts that
 `selfrag_authors` makes from them must equal the recorded ones. The script prints a table with the number of
 cases in each class, and the number of cases that differ.
@@ -39,13 +39,13 @@ from benchmarks.selfrag_recorded import (
     question_of,
     with_numbers,
 )
-from benchmarks.selfrag_strings import string_differences
+from benchmarks.table import markdown
 
 RELATIVE = 1e-12
 """The tolerance of scores. They differ slightly, because the recording has log-probabilities, whereas askance
 uses probabilities."""
 
-FILES = ("short_form", "long_form", "strings")
+FILES = ("short_form", "long_form")
 
 
 def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
@@ -56,13 +56,11 @@ def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
             yield token_ids, json.loads(line)
 
 
-def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
-    """Return descriptions of the differences, or None if askance has no counterpart of the recorded function.
+def differences(case: Case, token_ids: Mapping[str, int]) -> list[str]:
+    """Return descriptions of the differences.
 
     If the authors' code failed in a case, only the results from before the failure are compared.
     """
-    if "script" not in case:
-        return string_differences(case)
     if case.get("driver") == "run_step_generation_batch":
         return list(asyncio.run(_of_step(case, token_ids)))
     engine, retriever = RecordedEngine(case, token_ids), ScriptedRetriever(passages_of(case))
@@ -266,22 +264,18 @@ def _close(ours: float, theirs: float) -> bool:
 
 def table(folder: Path) -> tuple[str, int]:
     """Return a Markdown table with a row for each class, and the total number of cases that differ."""
-    cases, differing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    apart, messages = set[tuple[str, str]](), list[str]()
+    cases, differing, messages = Counter[tuple[str, str]](), Counter[tuple[str, str]](), list[str]()
     for name in FILES:
         path = folder / f"{name}.jsonl.gz"
         for token_ids, case in cases_of(path) if path.exists() else ():
             row, found = (name, case["class"]), differences(case, token_ids)
             cases[row] += 1
             differing[row] += bool(found)
-            apart |= {row} if found is None else set()
-            messages += [f"{case['id']}: {what}" for what in found or ()]
-    rows = ["| file | class | cases | differences |", "|---|---|---|---|"]
-    for row, num in cases.items():
-        rows.append(f"| {row[0]} | {row[1]} | {num} | {'not compared' if row in apart else differing[row]} |")
-    num_compared = sum(num for row, num in cases.items() if row not in apart)
-    rows.append(f"| all | compared | {num_compared} | {differing.total()} |")
-    return "\n".join([*rows, *messages]), differing.total()
+            messages += [f"{case['id']}: {what}" for what in found]
+    rows = [(*row, f"{num}", f"{differing[row]}") for row, num in cases.items()]
+    rows.append(("all", "compared", f"{cases.total()}", f"{differing.total()}"))
+    text = markdown(("file", "class", "cases", "differences"), rows)
+    return "\n".join([text, *messages]), differing.total()
 
 
 def main(arguments: list[str] | None = None) -> None:

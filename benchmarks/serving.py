@@ -9,30 +9,20 @@ should run meanwhile. The measurements take about six minutes.
 
 import asyncio
 import statistics
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
 
-from askance.ask import Engine
 from askance.configuration.settings import EngineConfig
 from askance.core.types import Question
-from askance.models.llama_cpp.context import num_threads
-from askance.models.llama_cpp.library import SOURCE
-from benchmarks import llama_server
 from benchmarks.calls import Calls
-from benchmarks.efficiency import IN_FLIGHT, seconds_to_ask
-from benchmarks.report import parser, show
-from benchmarks.row import Row, row, timed
-from benchmarks.served import ServedEngine, serving
-from benchmarks.setup import Setup
+from benchmarks.servers import ServedEngine, serve, serve_llama
+from benchmarks.setup import IN_FLIGHT, Setup, ask_all, measure
+from benchmarks.table import Row, row, timed
 
 _WITHOUT_SHORT = {"ask_short_answer": False}
-_SLOT_TOKENS = 2048
 _SCRIPTED = ("--model", "scripted", "--method", "closed_book")
 _WARM_AFTER, _MEASURED_UNTIL = 1_000, 10_000
 
@@ -45,14 +35,14 @@ def throughput(setup: Setup) -> Iterator[Row]:
     methods = [("closed_book", _WITHOUT_SHORT), ("single", {})]
     if "attention" in setup.model.signals:
         methods.append(("dragin", {}))
-    with _served(setup) as served, _llama_server(setup, IN_FLIGHT) as theirs:
+    with _served(setup) as served, serve_llama(setup.model, IN_FLIGHT) as theirs:
         for method, parameters in methods:
             engine = setup.engine(method, calls, parameters)
             of_engine, of_llama = list[float](), list[float]()
             for _ in range(setup.num_repeats + 1):
                 calls.made.clear()
                 questions, number = setup.questions(IN_FLIGHT, number), number + IN_FLIGHT
-                alone = seconds_to_ask(engine, questions, IN_FLIGHT)
+                alone, _ = ask_all(engine, questions, IN_FLIGHT)
                 texts = [question.text for question in questions]
                 began = time.perf_counter()
                 replies = served.ask_all(texts, method, parameters)
@@ -78,10 +68,10 @@ def first_word(setup: Setup) -> Iterator[Row]:
     calls = Calls(setup.model)
     engine, number = setup.engine("single", calls, _WITHOUT_SHORT), setup.num_questions + 2
     own, theirs = list[float](), list[float]()
-    with _served(setup) as served, _llama_server(setup, 1) as server:
+    with _served(setup) as served, serve_llama(setup.model, 1) as server:
         for question in setup.questions(number):
             calls.made.clear()
-            seconds_to_ask(engine, [question], 1)  # the prompt for llama.cpp's server
+            ask_all(engine, [question], 1)  # the prompt for llama.cpp's server
             began = time.perf_counter()
             own.append(served.ask(question.text, "single", _WITHOUT_SHORT, stream=True).first - began)
             began = time.perf_counter()
@@ -109,10 +99,11 @@ def overhead(setup: Setup) -> Iterator[Row]:
     """Time requests with the scripted model, and subtract the time of the engine without a server."""
     engine = EngineConfig(models={"answer": "scripted"}, method="closed_book").open()
     number = 100 * setup.num_questions
-    with serving(*_SCRIPTED) as served:
+    with serve(*_SCRIPTED) as served:
         for kind, stream in (("in one piece", False), ("as a stream", True)):
             ask = partial(served.ask, "Why?", "closed_book", stream=stream)
-            alone = statistics.median(asyncio.run(_engine_seconds(engine, number)))
+            questions = [Question(str(at), "Why?") for at in range(number)]
+            alone = ask_all(engine, questions, 1)[0] / number
             times = [1000 * (timed(ask) - alone) for _ in range(number + 50)][50:]
             details = f"the engine, {_ms([alone])} ms; {statistics.median(times):.2f} ms at the median"
             p95 = statistics.quantiles(times, n=20)[-1]
@@ -122,7 +113,7 @@ def overhead(setup: Setup) -> Iterator[Row]:
 def memory(setup: Setup) -> Iterator[Row]:
     """Measure the growth of the server's resident memory over many requests with the scripted model."""
     until = _MEASURED_UNTIL if setup.num_repeats > 1 else _WARM_AFTER + 100
-    with serving(*_SCRIPTED) as served:
+    with serve(*_SCRIPTED) as served:
         sizes = [_resident_after(served, number) for number in (_WARM_AFTER, until - _WARM_AFTER)]
     details = f"{sizes[-1]:.0f} MB at the end"
     what = f"memory from request {_WARM_AFTER:,} to {until:,}"
@@ -135,12 +126,7 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _served(setup: Setup) -> AbstractContextManager[ServedEngine]:
-    return serving("--index", str(setup.index), "--model", setup.spec, "--in-flight", str(IN_FLIGHT))
-
-
-def _llama_server(setup: Setup, slots: int) -> AbstractContextManager[llama_server.LlamaServer]:
-    path = setup.model._weights.path
-    return llama_server.serving(path, slots=slots, tokens=_SLOT_TOKENS, threads=num_threads())
+    return serve("--index", str(setup.index), "--model", setup.spec, "--in-flight", str(IN_FLIGHT))
 
 
 def _resident_after(served: ServedEngine, number: int) -> float:
@@ -149,30 +135,9 @@ def _resident_after(served: ServedEngine, number: int) -> float:
     return served.resident_mb
 
 
-async def _engine_seconds(engine: Engine, number: int) -> list[float]:
-    """Return the seconds of each question that an engine answers, one after another."""
-    ends = [time.perf_counter()]
-    for at in range(number):
-        await engine.answer(Question(str(at), "Why?"))
-        ends.append(time.perf_counter())
-    return [end - began for began, end in pairwise(ends)]
-
-
 def _ms(seconds: list[float]) -> str:
     return f"{1000 * statistics.median(seconds):.1f}"
 
 
-def main() -> None:
-    arguments = parser(MEASURES, (__doc__ or "").splitlines()[0])
-    arguments.add_argument("--quick", action="store_true", help="few questions, once: whether it runs")
-    arguments.add_argument("--model", default="bundled", help="a model that llama.cpp computes")
-    options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        numbers = (1, 1) if options.quick else (8, 3)
-        setup = Setup(options.model, Path(folder), *numbers)
-        measured = {name: MEASURES[name](setup) for name in options.name or MEASURES}
-        show(measured, options.log, f"{num_threads()} threads, {SOURCE}, {options.model}")
-
-
 if __name__ == "__main__":
-    main()
+    measure(MEASURES, __doc__)

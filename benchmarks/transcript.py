@@ -22,9 +22,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("trace", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--width", type=int, default=100, help="columns")
     options = parser.parse_args()
-    console = Console(record=True, width=options.width, file=io.StringIO(), force_terminal=True)
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
     print_trace(read_trace(options.trace), console)
     # Without this, every viewer would fetch a font from the web.
     drawn = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="askance trace"), flags=re.DOTALL)

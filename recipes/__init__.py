@@ -1,1 +1,1 @@
-"""Recipes that make the weights shipped with askance. They are not installed, but run in a checkout."""
+"""Recipes of the weights that ship with askance. They are not installed, but run in a checkout."""

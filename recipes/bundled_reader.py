@@ -5,20 +5,19 @@ r"""Train the adapter that ships with askance, with the same data, settings and 
 
 The same command resumes a training run that was killed. The adapter that ships was trained on 500 questions
 of 2WikiMultihopQA's train split, 1,600 questions of StrategyQA's, and half of SQuAD 2.0's dev split. Two
-articles of SQuAD are left out, on which `benchmarks/judging_quality.py` measures refusals. The rest of the
-dev split is training data here, so no other score on this split is meaningful. Copy FOLDER to
+articles of SQuAD are left out, on which refusals were measured. The rest of the dev split is training data
+here, so no other score on this split is meaningful. Copy FOLDER to
 src/askance/models/reader.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from askance.cli.main import exit_codes
+from studies.shared import parser_of, show_step
+
 from askance.configuration.evaluation import read_dataset
 from askance.evaluation.datasets import Example
-from askance.terminal.console import err
-from askance_lab.commands.train import train_shown
-from recipes.command_line import parser_of
+from askance_lab.training.reader.train_reader import load_base, train_reader
 from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"
@@ -47,11 +46,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="folder of the adapter; an interrupted training resumes"
     )
-    with exit_codes():
-        options = parser.parse_args(arguments)
-        datasets = examples(options.two_wiki, options.strategyqa, options.squad)
-        train_shown(datasets, BASE, SETTINGS, RecipeBuilder, options.out)
-    err.print(f"the adapter is in {options.out}", markup=False, soft_wrap=True)
+    options = parser.parse_args(arguments)
+    datasets = examples(options.two_wiki, options.strategyqa, options.squad)
+    train_reader(datasets, load_base(BASE), SETTINGS, options.out, show_step, builder=RecipeBuilder)
+    print(f"the adapter is in {options.out}")
 
 
 def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[Example, ...]]:

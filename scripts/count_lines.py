@@ -32,7 +32,7 @@ def lines_of_code(source: bytes) -> int:
 def main(*given: str) -> None:
     """Print the lines of the direct subfolders of each folder, the largest first, and their sum."""
     lines, files = Counter[str](), Counter[str]()
-    for folder in map(Path, given or ("src", "lab/askance_lab", "recipes")):
+    for folder in map(Path, given or ("src", "lab/askance_lab", "recipes", "studies")):
         root = folder / "askance" if (folder / "askance").is_dir() else folder
         for path in sorted(root.rglob("*.py")):
             inner = path.relative_to(root).parts

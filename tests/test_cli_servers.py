@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.models.scripted import Reply, ScriptedModel
 from askance.storage.trace_file import read_trace
+from tests.models.scripted_server import Fault, ScriptedServer
 
 ANSWER = " So the answer is the Rhine."
 TOWNS = ("Bonn", "Cairo", "Rome", "Paris")

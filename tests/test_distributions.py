@@ -116,7 +116,7 @@ def test_the_sdist_has_what_the_tests_need(built):
         "README.md",
         "LICENSE",
         "recipes/bundled_reader.py",
-        "recipes/known_unknown/world.toml",
+        "studies/known_unknown/world.toml",
         "docs/models.md",
     ):
         assert (built["folder"] / name).is_file()

@@ -278,7 +278,7 @@ FOREIGN = {"eval.py", "convert_lora_to_gguf.py"}
 
 
 def test_pages_name_scripts_and_modules_that_exist():
-    parts = ("src", "lab", "tests", "scripts", "recipes", "benchmarks", "examples")
+    parts = ("src", "lab", "tests", "scripts", "recipes", "studies", "benchmarks", "examples")
     files = [path.relative_to(ROOT).as_posix() for part in parts for path in (ROOT / part).rglob("*.py")]
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
         spans = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))

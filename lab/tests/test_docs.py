@@ -6,6 +6,7 @@ import re
 
 import pytest
 from recipes.reader.data_mix import RecipeSettings
+from recipes.tests.test_data_mix import TASKS
 
 from askance.configuration.evaluation import read_dataset
 from askance_lab.training.actions.rows import read_rows
@@ -15,7 +16,6 @@ from askance_lab.training.reward.train_features import FeatureSettings
 from askance_lab.training.reward.train_reward import RewardSettings
 from askance_lab.training.selfrag.rows import parse_output
 from askance_lab.training.selfrag.settings import SelfRagSettings
-from tests.recipes.test_data_mix import TASKS
 from tests.test_docs import ROOT, table_rows
 
 

@@ -3,29 +3,26 @@
 python -m recipes.reader --dataset 2wikimultihopqa:train.json --out my-reader
 """
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-import typer
-from typer.main import get_command
+from studies.shared import parser_of, read_datasets, settings_of, show_step
 
-from askance.cli.main import exit_codes, explain
-from askance_lab.commands.train import reader_command
-
-if TYPE_CHECKING:
-    from askance_lab.training.reader.data_mix import ExampleBuilder
-
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+from askance_lab.training.reader.train_reader import load_base, train_reader
+from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 
-def _builder() -> "type[ExampleBuilder]":
-    from recipes.reader.data_mix import RecipeBuilder
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--dataset", action="append", required=True, metavar="NAME:FILE")
+    parser.add_argument("--model", default="bundled:base", help="the model to start from")
+    parser.add_argument("--set", action="append", default=[], help="a hyperparameter, as parameter=value")
+    parser.add_argument("--out", type=Path, required=True, help="a folder; an interrupted training resumes")
+    options = parser.parse_args(arguments)
+    settings, base = settings_of(RecipeSettings, options.set), load_base(options.model)
+    train_reader(
+        read_datasets(options.dataset), base, settings, options.out, show_step, builder=RecipeBuilder
+    )
 
-    return RecipeBuilder
-
-
-app.command()(exit_codes()(reader_command(_builder)))
 
 if __name__ == "__main__":
-    command = get_command(app)
-    explain(command)
-    command()
+    main()

@@ -14,20 +14,17 @@ from pathlib import Path
 import torch
 from peft import LoraConfig
 from safetensors.torch import save_file
+from studies.shared import parser_of
 from torch import Tensor
 
-from askance.cli.main import exit_codes
 from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.models.bundled import BUNDLED_BASE
 from askance.models.hf.load import load_parts
 from askance.models.local.model_files import ADDED_TOKENS, WEIGHTS
-from askance.terminal.console import out as screen
-from askance.terminal.console import print_plain
 from askance_lab.training.loop.model_folder import model_folder
 from askance_lab.training.reader.save import BUNDLED_NAME
 from askance_lab.training.reader.train_reader import load_base
-from recipes.command_line import parser_of
 
 _EMBEDDINGS = "model.embed_tokens.weight"
 
@@ -37,10 +34,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="the folder of the trained model")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the adapter")
     parser.add_argument("--rank", type=int, default=16, help="the rank of the matrices")
-    with exit_codes():
-        options = parser.parse_args(arguments)
-        lost = write_low_rank(options.folder, options.out, options.rank)
-        print_plain(screen, f"relative error of the differences: {lost:.3f}")
+    options = parser.parse_args(arguments)
+    lost = write_low_rank(options.folder, options.out, options.rank)
+    print(f"relative error of the differences: {lost:.3f}")
 
 
 def write_low_rank(folder: Path, out: Path, rank: int) -> float:

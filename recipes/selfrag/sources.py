@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
 
-from askance.cli.main import exit_codes
-from askance.cli.options import write_out
+from studies.shared import markdown, parser_of
+
 from askance.core.errors import InputError
 from askance.core.records import Field, read_records
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, SEPARATOR
 from askance.retrieval.bm25_analysis import STOP_WORDS
-from askance.terminal.console import err, plain_table
+from askance.storage.durable_files import write_atomically
 from askance_lab.training.selfrag.rows import SelfRagRow, json_row
-from recipes.command_line import parser_of
 
 MAX_WORDS = 500
 """The greatest number of words of a question, and of an answer."""
@@ -160,25 +158,19 @@ READERS: Mapping[str, Callable[[Field, int], Iterator[Pair | str]]] = {
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--source", action="append", default=[], help=f"NAME=FILE: {', '.join(SOURCES)}")
-    parser.add_argument("--seed", type=int, default=0, help="the seed by which rows are drawn")
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
-    with exit_codes():
-        options = parser.parse_args(arguments)
-        rows, table = list[SelfRagRow](), list[tuple[Any, ...]]()
-        for given in options.source:
-            name, _, path = given.partition("=")
-            if name not in SOURCES or not path:
-                raise InputError(f"--source {given}: write NAME=FILE, with one of {', '.join(SOURCES)}.")
-            if name in (each for each, *_ in table):
-                raise InputError(f"--source names {name} more than once: put its files into one.")
-            drawn, left_out = read_source(name, Path(path), options.seed)
-            rows += drawn
-            reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
-            table.append((name, f"{len(drawn):,}", f"{SOURCES[name].rows:,}", reasons))
-        if not rows:
-            raise InputError("no source has a row: give --source NAME=FILE.")
-        write_out(options.out, "".join(map(json_row, rows)))
-        err.print(plain_table(("source", "rows", "the authors' rows", "left out"), table))
+    options = parser.parse_args(arguments)
+    rows, table = list[SelfRagRow](), list[tuple[str, ...]]()
+    for given in options.source:
+        name, _, path = given.partition("=")
+        if name not in SOURCES or not path:
+            raise InputError(f"--source {given}: write NAME=FILE, with one of {', '.join(SOURCES)}.")
+        drawn, left_out = read_source(name, Path(path))
+        rows += drawn
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
+        table.append((name, f"{len(drawn):,}", f"{SOURCES[name].rows:,}", reasons))
+    write_atomically(options.out, "".join(map(json_row, rows)))
+    print(markdown(("source", "rows", "the authors' rows", "left out"), table))
 
 
 if __name__ == "__main__":

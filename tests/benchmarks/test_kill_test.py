@@ -1,11 +1,18 @@
 """The kill test on the scripted model: what it finds, and what it must find."""
 
 import json
+import math
+import subprocess
+from dataclasses import replace
 
 import pytest
+from benchmarks.kill_test import TOLERANCE, differences, gap, main, num_lost
 
-from benchmarks import kill_test
-from tests.evaluation.hand_made import record
+from askance.configuration.evaluation import open_metrics
+from askance.core.answers import Usage
+from askance.core.trace import Trace, WordSignal
+from askance.evaluation.run.recorded_run import open_run, read_run
+from tests.evaluation.hand_made import record, settings, written
 
 NUM_QUESTIONS = 60
 
@@ -19,56 +26,92 @@ def options(tmp_path):
     ]
     file = tmp_path / "rivers.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return ["--dataset", f"jsonl:{file}", "--method", "closed_book", "--out", str(tmp_path / "out")]
+    asked = ["--dataset", f"jsonl:{file}", "--method", "closed_book", "--model", "scripted"]
+    return ["--out", str(tmp_path / "out"), "--kills", "2", "--", *asked, "--in-flight", "1"]
 
 
-def written(tmp_path):
-    return json.loads((tmp_path / "out" / "kill_test.json").read_text(encoding="utf-8"))
+def test_a_run_that_is_killed_is_the_same_as_one_left_alone(options, capsys):
+    main(options)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    first, second, end = rows[2:5]
+    assert first[1] == "0"
+    assert 0 < int(first[2]) == int(second[1]) < int(second[2]) == int(end[1])
+    assert int(end[2]) == NUM_QUESTIONS
+    assert {row[-1] for row in (first, second, end)} == {"0 |"}
+    assert all(row[-1] == "0 |" for row in rows[7:])
 
 
-def test_a_run_that_is_killed_is_the_same_as_one_left_alone(options, tmp_path, capsys):
-    kill_test.main([*options, "--kills", "2", "--in-flight", "1"])
-    content = written(tmp_path)
-    assert content["is_well"]
-    assert content["differences"]["num_questions"] == NUM_QUESTIONS
-    assert content["differences"]["ids"] == []
-    first, second, end = content["stops"]
-    assert first["num_before"] == 0 < first["wanted"] <= first["num_finished"] == second["num_before"]
-    assert second["wanted"] <= second["num_finished"] == end["num_before"] < NUM_QUESTIONS
-    assert (end["wanted"], end["num_finished"]) == (None, NUM_QUESTIONS)
-    assert [stop["lost"] + stop["twice"] for stop in content["stops"]] == [[], [], []]
-    assert f"in both runs once: {NUM_QUESTIONS}" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="2"):
-        kill_test.main(options)
-    assert "is there already" in capsys.readouterr().err
-
-
-def test_a_difference_is_told_and_fails(options, tmp_path, monkeypatch, capsys):
-    honest = kill_test._command
-
-    def shorter(options, folder):
-        return [*honest(options, folder), "--set", f"max_tokens={1 if folder.name == 'killed' else 16}"]
-
-    monkeypatch.setattr(kill_test, "_command", shorter)
-    with pytest.raises(SystemExit) as stopped:
-        kill_test.main([*options, "--kills", "0", "--sample", "3"])
-    assert stopped.value.code == 1
-    content = written(tmp_path)
-    assert not content["is_well"]
-    assert len(content["differences"]["differing"]["generated tokens"]) == 3
-
-
-def test_a_run_that_ends_before_a_kill_is_an_error(options, capfd):
-    with pytest.raises(SystemExit, match="2"):
-        kill_test.main([*options, "--set", "max_tokenz=3"])
-    told = capfd.readouterr().err
-    assert "unknown parameter 'max_tokenz'" in told
-    assert "ended with exit code 2: see its message above" in told
+def test_a_run_that_fails_is_an_error(options, capfd):
+    with pytest.raises(subprocess.CalledProcessError):
+        main([*options, "--set", "max_tokenz=3"])
+    assert "unknown parameter 'max_tokenz'" in capfd.readouterr().err
 
 
 def test_what_is_lost():
     before = [record(1), record(2), record(3)]
-    assert kill_test.lost(before, [*before, record(4)]) == ()
-    assert kill_test.lost(before, before[:1]) == ("q2", "q3")
-    assert kill_test.lost(before, [record(1), record(2, text="Another."), record(3)]) == ("q2",)
-    assert kill_test.lost([], before) == ()
+    assert num_lost(before, [*before, record(4)]) == 0
+    assert num_lost(before, before[:1]) == 2
+    assert num_lost(before, [record(1), record(2, text="Another."), record(3)]) == 1
+    assert num_lost([], before) == 0
+
+
+def differing(first, second):
+    return {what: number for what, number in differences(first, second).items() if number}
+
+
+def test_times_and_cached_tokens_may_differ(tmp_path):
+    slow = Usage(prompt_tokens=100, generated_tokens=10, reused_tokens=90, searches=1, seconds=9.0)
+    first = written(tmp_path / "a", [record(1), record(2)])
+    assert differing(first, written(tmp_path / "b", [record(1, usage=slow), record(2)])) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"text": "So the answer is Ulm."}, "answers"),
+        ({"error": "ModelFailure: out of ink"}, "answers"),
+        ({"scores": {"f1": 0.5}}, "scores"),
+        ({"decisions": {"search": 2}}, "decisions"),
+        ({"golds": ("Ulm",)}, "questions"),
+        ({"usage": Usage(prompt_tokens=100, generated_tokens=10, searches=2)}, "searches"),
+        ({"usage": Usage(prompt_tokens=100, generated_tokens=11, searches=1)}, "generated tokens"),
+        ({"usage": Usage(prompt_tokens=101, generated_tokens=10, searches=1)}, "prompt tokens"),
+    ],
+)
+def test_what_must_be_the_same(tmp_path, changed, told):
+    first = written(tmp_path / "a", [record(1), record(2)])
+    second = written(tmp_path / "b", [record(1), replace(record(2), **changed)])
+    assert differing(first, second) == {told: 1}
+
+
+def test_questions_of_one_run_only_and_questions_twice(tmp_path):
+    first = written(tmp_path / "a", [record(1), record(2)])
+    assert differing(first, written(tmp_path / "b", [record(1), record(3)])) == {"not once in both": 2}
+    twice = replace(first, records=(first.records[0], *first.records))
+    assert differing(first, twice) == {"not once in both": 1}
+
+
+def traced(folder, value):
+    """A run of one question, whose trace holds one decision on one word."""
+    trace, made = Trace(), record(1)
+    trace.decide("retrieve", "search", "why", words=(WordSignal("Bonn", value, True),))
+    asked = settings([made])
+    with open_run(folder, lambda before: asked, [], open_metrics(asked.metrics)) as (writer, _):
+        writer.add([(made, trace)])
+    return read_run(folder)
+
+
+def test_numbers_in_traces_may_differ_in_their_last_digits(tmp_path):
+    first, close = traced(tmp_path / "a", 0.5), traced(tmp_path / "b", 0.5 + TOLERANCE / 2)
+    assert differing(first, close) == {}
+    assert differing(first, traced(tmp_path / "c", 0.5 + 2 * TOLERANCE)) == {"traces": 1}
+
+
+def test_gaps_by_hand():
+    assert gap({"at_seconds": 1.0, "n": [1.0, 2.0]}, {"at_seconds": 5.0, "n": [1.0, 2.25]}) == 0.25
+    assert gap({"a": 1}, {"a": 1, "b": 2}) == math.inf
+    assert gap([1.0], [1.0, 1.0]) == math.inf
+    assert gap({"n": 3}, {"n": 4}) == math.inf, "counts have no last digits"
+    assert gap("x", "y") == math.inf
+    assert gap(math.inf, math.inf) == 0
+    assert gap(math.inf, 1.0) == math.inf

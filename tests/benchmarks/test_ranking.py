@@ -30,7 +30,7 @@ def test_the_first_passage_and_the_share_of_the_paragraphs_found():
 def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):
     given = [
         "--dataset", hotpot, "--encoder", "scripted", "--rerank", "tests.retrieval.test_reranking:ByLength",
-        "--out", str(tmp_path / "out"), "--reranked", "2", "--weights", "0", "1",
+        "--out", str(tmp_path / "out"), "--reranked", "2",
     ]  # fmt: skip
     main(given)
     printed = capsys.readouterr().out
@@ -38,7 +38,7 @@ def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):
     assert [each[1:3] for each in cells] == [
         ["bm25", "3"],
         ["bm25, reranked, weight 0", "2"],
-        ["bm25, reranked, weight 1", "2"],
+        ["bm25, reranked, weight 0.5", "2"],
         ["dense", "3"],
         ["dense, reranked, weight 0", "2"],
         ["dense, reranked, weight 10", "2"],
@@ -48,9 +48,7 @@ def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):
     ]
     assert cells[0][3:5] == ["1.000", "1.000"], "each town is found by its name"
     assert all("to" in each[3] for each in cells[1:])
-    assert '"passages": 4' in printed
-    main(given)
-    assert capsys.readouterr().out == printed, "what was measured is not measured again"
+    assert "4 passages" in printed
 
 
 def test_without_an_encoder_bm25_alone_is_measured(hotpot, tmp_path, capsys):

@@ -14,11 +14,10 @@ SCRIPTS = sorted(
     if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
 )
 WITHOUT_OUT = {
-    "connections",
     "documents",
     "efficiency",
+    "every_processor",
     "filters",
-    "harness",
     "languages",
     "pandoc_differences",
     "replay_reference",

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.ask import ask
 from askance.configuration.build import load_model
@@ -14,6 +13,7 @@ from askance.core.types import Passage, Question
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.models.scripted_server import Fault, ScriptedServer
 
 QUESTION = Question("q", "Where was the director of Fanny and Alexander born?")
 FOUND = (Passage("p1", "Ingmar Bergman", "Ingmar Bergman was born in Uppsala."),)

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 
 import pytest
-from benchmarks.scripted_server import ScriptedServer
 
 from askance.ask import ask
 from askance.configuration.build import load_model
@@ -15,6 +14,7 @@ from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.trace_view import spending_line, usage_line
 from tests.laboratory import EVERY_METHOD
+from tests.models.scripted_server import ScriptedServer
 
 QUESTION = Question("q", "Which river is red?")
 FOUND = tuple(Passage(f"p{number}", "Rivers", f"River {number} is red.") for number in range(3))

@@ -7,7 +7,7 @@ A file has the responses of such a server to GET requests (`responses`), to a pa
 import json
 from pathlib import Path
 
-from benchmarks.scripted_server import Fault, ScriptedServer
+from tests.models.scripted_server import Fault, ScriptedServer
 
 FOLDER = Path(__file__).parent / "protocols"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
+from tests.models.scripted_server import Fault, ScriptedServer
 
 from askance.configuration.build import check_model, load_model
 from askance.configuration.catalogue import MODELS

@@ -1,8 +1,8 @@
 """Test that all adapters of the `Model` port fulfil the same contract."""
 
 import pytest
-from benchmarks.scripted_server import ScriptedServer
 from tests.contracts.model_contract import ModelContract
+from tests.models.scripted_server import ScriptedServer
 
 from askance.configuration.build import load_model
 from askance.core.types import Chat, Raw, Span, Turn

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
+from tests.models.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, RAW, After, event, logprobs_of, model_of, texts, write
 from tests.tolerances import near
 

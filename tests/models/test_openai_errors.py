@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager, suppress
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
+from tests.models.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, event, logprobs_of, model_of, texts, write
 
 from askance.ask import Engine

@@ -4,8 +4,8 @@ import json
 from contextlib import contextmanager
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
+from tests.models.scripted_server import Fault, ScriptedServer
 from tests.models.served import CHAT, KEY, event, write
 
 from askance.configuration.build import load_model

@@ -6,7 +6,7 @@ import time
 import traceback
 
 import pytest
-from benchmarks.scripted_server import Fault, ScriptedServer
+from tests.models.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 
 from askance.configuration.build import load_model

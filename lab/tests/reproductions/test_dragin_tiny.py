@@ -13,9 +13,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from benchmarks.recorded import RecordedAnswers, Tally
-from benchmarks.replay_live import ask_anew, read_recordings
-from benchmarks.replay_reference import make_method
+from benchmarks.replay_reference import ask_anew, read_recordings
 
 from askance.core.ports import Run
 from askance.core.trace import Trace
@@ -87,16 +85,8 @@ def test_all_is_as_recorded(name, run, tiny):
     """Prompts, generated ids, decisions, kept texts, words, hits, values, queries, searches, final texts."""
     recording = RECORDINGS[name]
     for result in run["results"]:
-        differences = ask_anew(recording, run, result, tiny[name], linguistics_of(recording), make_method)
+        differences = ask_anew(recording, run, result, tiny[name], linguistics_of(recording))
         assert differences.found == {}, result["qid"]
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_a_query_with_an_end_token_is_read_by_the_model_where_generations_are_played_back(name, tiny):
-    model = RecordedAnswers([], tiny[name], "", Tally())
-    ids = (*model.tokenize("Who? Bonn."), *tiny[name]._vocabulary.end_ids, *model.tokenize("So"))
-    attention = asyncio.run(model.attend(ids, bos=True))
-    assert attention.ids[-len(ids) :] == ids
 
 
 QUERIES = [

@@ -5,8 +5,7 @@ fourth digit. See `lab/tests/reproductions/test_dragin_tiny.py` for what was rec
 """
 
 import pytest
-from benchmarks.replay_live import ask_anew
-from benchmarks.replay_reference import make_method
+from benchmarks.replay_reference import ask_anew
 from lab.tests.reproductions.test_dragin_tiny import ENDS, FOLDER, RECORDINGS, RUNS, linguistics_of
 
 from askance.models.llama_cpp import load_gguf
@@ -45,5 +44,5 @@ def tiny(tmp_path_factory):
 def test_all_is_as_recorded(name, run, tiny):
     """Compare prompts, generated ids, decisions, kept texts, words, hits, values, queries and searches."""
     recording, result = RECORDINGS[name], run["results"][0]
-    differences = ask_anew(recording, run, result, tiny[name], linguistics_of(recording), make_method)
+    differences = ask_anew(recording, run, result, tiny[name], linguistics_of(recording))
     assert differences.found == {}, result["qid"]

@@ -1,1 +1,0 @@
-"""The recipe of a model of AirRAG's actions, and the gates that it has to pass."""

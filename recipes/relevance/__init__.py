@@ -1,1 +1,0 @@
-"""The recipe of the bundled cross-encoder, and the gate that it has to pass."""

@@ -1,0 +1,69 @@
+"""Smaller databases: a part of the documents that keeps those that support an answer.
+
+OUT/databases/share=SHARE/documents.jsonl    the documents of the part
+OUT/databases/share=SHARE/index/             their index
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from askance.configuration.evaluation import read_dataset
+from askance.configuration.grid import Grid
+from askance.evaluation.datasets import Example
+from askance.evaluation.run.experiment import select_examples
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.documents import Document, read_documents
+from askance.storage.durable_files import write_atomically
+from studies.airrag_scaling.settings import shown
+
+
+def is_drawn(document: Document, share: float, seed: int) -> bool:
+    """Return whether a document is in a share of the documents.
+
+    The draw depends on the seed, the title and the text alone. A smaller share is a subset of a larger one.
+    """
+    digest = sha256(f"{seed}\n{document.title}\n{document.text}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
+
+
+def build_database(
+    documents: Sequence[Path], supporting: Collection[str], share: float, out: Path, seed: int = 0
+) -> tuple[Path, int]:
+    """Build the index of a share of the documents, and return its folder and its number of documents.
+
+    Args:
+        documents: Files and folders, as for `askance index`.
+        supporting: The titles of documents that are in every share.
+        share: The share of the other documents, above 0 and at most 1.
+
+    Raises:
+        DocumentError: The documents can't be read, or none are in the share.
+    """
+    folder = out / "databases" / f"share={shown(share)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        json.dumps({"id": each.id, "title": each.title, "text": each.text}, ensure_ascii=False)
+        for each in read_documents(documents)
+        if isinstance(each, Document) and (each.title in supporting or is_drawn(each, share, seed))
+    ]
+    path = folder / "documents.jsonl"
+    write_atomically(path, "".join(f"{line}\n" for line in lines))
+    return folder / "index", build_index([path], folder / "index").documents
+
+
+def examples_of(grid: Grid) -> dict[str, tuple[Example, ...]]:
+    """Return the questions of each dataset of a grid.
+
+    Raises:
+        InputError: A dataset or a selection of questions can't be read.
+    """
+    found: dict[str, tuple[Example, ...]] = {}
+    for name, experiment in grid.experiments().items():
+        dataset = name.split("/")[0]
+        if dataset not in found:
+            examples = read_dataset(experiment.dataset, experiment.limit)
+            chosen = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
+            found[dataset] = tuple(chosen.values())
+    return found

@@ -1,0 +1,94 @@
+"""The numbers of the study, and the conditions of its gate."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from askance.evaluation.statistics.compare import (
+    Difference,
+    MeanInterval,
+    mean_interval,
+    paired_difference,
+)
+from askance.evaluation.statistics.summaries import scores_of
+from studies.airrag_scaling.results import num_tokens
+from studies.depth.runs import (
+    DRAGIN,
+    ITERDRAG,
+    METRIC,
+    ONE,
+    PATHS,
+    RM_VOTE,
+    SELFRAG,
+    SINGLE,
+    TREE,
+    Made,
+)
+from studies.depth.world import HOPS
+from studies.shared import GateRow
+
+SEVERAL = tuple(hops for hops in HOPS if hops > 1)
+CLAIMS = ((DRAGIN, SINGLE), (SELFRAG, SINGLE), (ITERDRAG, SINGLE), (ONE, ITERDRAG), (TREE, ONE))
+"""Pairs of methods of which the papers claim that the first is better."""
+MIN_AREA = 0.75
+MAX_DIFFERENCE = 0.05
+"""The greatest difference between the tokens of a tree and those of independent paths, as a share."""
+
+
+def accuracy(made: Made, method: str, hops: int) -> MeanInterval:
+    """Return the exact match of a method at a number of hops."""
+    return mean_interval([*scores_of(made.records[method][hops], METRIC).values()])
+
+
+def tokens(made: Made, method: str, hops: Sequence[int] = HOPS) -> float:
+    """Return the mean number of tokens that a method read and wrote per question."""
+    return fmean(num_tokens(record) for each in hops for record in made.records[method][each])
+
+
+def difference(made: Made, method: str, other: str, hops: Sequence[int] = SEVERAL) -> Difference:
+    """Return the exact match of a method less that of another one, over questions with so many hops."""
+    own, base = (
+        {
+            f"{each} {id}": score
+            for each in hops
+            for id, score in scores_of(made.records[name][each], METRIC).items()
+        }
+        for name in (method, other)
+    )
+    return paired_difference(own, base)
+
+
+def gate(made: Made) -> list[GateRow]:
+    """Return the conditions under which the study is convincing, on questions of several hops."""
+    rows = []
+    for better, worse in CLAIMS:
+        found = difference(made, better, worse)
+        rows.append(GateRow(f"{better} is above {worse}, beyond the interval", shown(found), found.low > 0))
+    area = made.reward.area if made.reward else None
+    measured = f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})" if area else "no steps of both kinds"
+    is_met = area is not None and area.area >= MIN_AREA
+    rows.append(
+        GateRow(
+            f"the AUC of the reward on the steps of all asked questions is at least {MIN_AREA}",
+            measured,
+            is_met,
+        )
+    )
+    found = difference(made, RM_VOTE, TREE)
+    rows.append(GateRow("rm_vote is not worse than the vote by paths", shown(found), found.high >= 0))
+    for hops in (*((each,) for each in SEVERAL), SEVERAL):
+        found, ratio = (
+            difference(made, TREE, PATHS, hops),
+            tokens(made, PATHS, hops) / tokens(made, TREE, hops),
+        )
+        name = f"{hops[0]} hops" if len(hops) == 1 else "all of them"
+        measured = f"{shown(found)}; the paths take {ratio - 1:+.1%} tokens"
+        is_met = found.high >= 0 and abs(ratio - 1) <= MAX_DIFFERENCE
+        rows.append(
+            GateRow(f"{name}: a tree is not worse than independent paths at equal tokens", measured, is_met)
+        )
+    return rows
+
+
+def shown(found: Difference) -> str:
+    """Return a difference in points with its 95 % interval."""
+    return f"{100 * found.mean:+.1f} points ({100 * found.low:+.1f} to {100 * found.high:+.1f})"

@@ -1,0 +1,413 @@
+"""Scaling curves of AirRAG: what is run, which numbers come of it, and what is refused."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.evaluation.hand_made import record, written
+from tests.tolerances import near
+
+from askance.configuration.experiment import Experiment, prepare_experiment
+from askance.configuration.grid import Grid
+from askance.configuration.presets import open_preset
+from askance.core.errors import AskanceError, GridError, InputError
+from askance.core.trace import Expanded, Trace
+from askance.core.types import Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
+from askance.methods.airrag.method import Airrag
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.index.documents import Document
+from studies import shared
+from studies.airrag_scaling.database import build_database, is_drawn
+from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
+from studies.airrag_scaling.optimal import check_disjoint, frontier_of
+from studies.airrag_scaling.plots import plots_of
+from studies.airrag_scaling.results import (
+    READ,
+    TOKENS,
+    VALID,
+    Result,
+    candidates,
+    numbers_of,
+    oracle,
+    result_of,
+)
+from studies.airrag_scaling.run import main
+from studies.airrag_scaling.settings import Setting, settings_of
+
+ROOT = Path(__file__).parents[2]
+CITIES = ("Bonn", "Rome", "Oslo", "Riga")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A grid over four questions to report and four to choose by, with their documents and distractors."""
+    rows = [
+        {"id": f"d{n}", "title": city, "text": f"{city} lies on river {n}."} for n, city in enumerate(CITIES)
+    ]
+    rows += [{"id": f"x{n}", "title": f"Other {n}", "text": f"Nothing on rivers, {n}."} for n in range(40)]
+    lines(tmp_path / "documents.jsonl", rows)
+    for name, how in (("dev", "On which river does {} lie?"), ("train", "Which river flows through {}?")):
+        asked = [
+            {
+                "id": f"{name}{n}",
+                "question": how.format(city),
+                "answers": [f"river {n}"],
+                "supporting": [city],
+            }
+            for n, city in enumerate(CITIES)
+        ]
+        lines(tmp_path / f"{name}.jsonl", asked)
+    (tmp_path / "grid.toml").write_text(
+        f"""
+[datasets.dev]
+questions = "jsonl:{tmp_path / "dev.jsonl"}"
+[datasets.train]
+questions = "jsonl:{tmp_path / "train.jsonl"}"
+[models.fake]
+answer = "scripted"
+[methods.airrag]
+set = {{ verifier = "vote" }}
+[methods.single]
+""",
+        encoding="utf-8",
+    )
+    return tmp_path
+
+
+def lines(path, rows):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def options(folder, *more):
+    documents = ("--documents", folder / "documents.jsonl")
+    words = ["--grid", folder / "grid.toml", *documents, "--out", folder / "out", *more]
+    return [str(word) for word in words]
+
+
+def reply(shown, key):
+    """A right answer from the passages; a wrong one from memory."""
+    number = next(
+        (n for n, city in enumerate(CITIES) if city in shown.rpartition("\n")[2] or city in shown), 0
+    )
+    if "say" in key or "qt" in key:
+        return "None"
+    return "no river" if "da" in key else f"river {number}"
+
+
+@pytest.fixture
+def model(monkeypatch):
+    model = ScriptedModel(reply, context_tokens=100_000, capabilities=frozenset({"raw"}))
+    monkeypatch.setattr(shared, "load_models", lambda specs: dict.fromkeys(specs, model))
+    return model
+
+
+def test_the_whole_study(folder, model, capsys):
+    """From a grid to figures, numbers, presets and a page; the same command then asks nothing again."""
+    words = options(folder, "--rollouts", "1", "2", "--l-max", "none", "2000", "--share", "1", "0.5")
+    words += ["--choose-on", "train"]
+    main(words)
+    page = folder / "out" / "page"
+    content = json.loads((page / "airrag-scaling.json").read_text(encoding="utf-8"))
+    found = {(each["setting"], each["share"]): each for each in content["results"]}
+    assert len(found) == 2 * 2 * 2 + 2 * 2
+    assert content["figures without data"].keys() == {"passages", "samples"}
+    one = found["airrag,l_max=none,rollouts=1", 1]
+    assert one["questions"] == 4
+    assert one["average"]["f1"] == one["datasets"]["dev"]["f1"]
+    assert one["average"]["f1"]["low"] <= one["average"]["f1"]["mean"] <= one["average"]["f1"]["high"]
+    assert all(each["average"][READ]["mean"] <= 2000 for (name, _), each in found.items() if "2000" in name)
+    for name in ("l_max", "rollouts", "share", "valid-rollouts", "choosing", "total", "recall"):
+        assert (page / f"airrag-scaling-{name}.svg").read_text(encoding="utf-8").startswith("<?xml")
+        assert (page / f"airrag-scaling-{name}.png").read_bytes().startswith(b"\x89PNG")
+    text = (page / "airrag-scaling.md").read_text(encoding="utf-8")
+    assert "44 with share 1" in text
+    assert "On the frontier: 1: `" in text
+    assert "- passages: only one value of --passages was measured" in text
+    presets = list((folder / "out" / "presets").iterdir())
+    assert {path.stem for path in presets} == {each["setting"] for each in content["chosen"]}
+    made = Airrag(**open_preset(presets[0]).parameters(Airrag, {}))
+    assert made.verifier == "vote"
+    assert made.rollouts == content["chosen"][0]["rollouts"]
+    files = {path.name: path.read_bytes() for path in page.iterdir()}
+    asked = len(model.prompts)
+    main(words)
+    assert len(model.prompts) == asked
+    assert files == {path.name: path.read_bytes() for path in page.iterdir()}
+    capsys.readouterr()
+
+
+def test_a_preset_is_chosen_by_other_questions_than_those_reported(folder, model):
+    (folder / "train.jsonl").write_bytes((folder / "dev.jsonl").read_bytes())
+    with pytest.raises(AskanceError, match=re.escape("'dev0' of dev is also in train")):
+        main(options(folder, "--choose-on", "train"))
+
+
+def test_failed_questions_score_zero_and_stopped_runs_are_named(folder, monkeypatch, capsys):
+    """A run that stops is in no figure; a question that fails counts as 0, and both are on the page."""
+
+    def fails(shown, key):
+        if {"dev2", "train2"} & set(key):
+            raise ValueError("no Oslo")
+        return reply(shown, key)
+
+    model = ScriptedModel(fails, context_tokens=100_000, capabilities=frozenset({"raw"}))
+    monkeypatch.setattr(shared, "load_models", lambda specs: dict.fromkeys(specs, model))
+    evaluate = shared.run_grid
+
+    async def stops(ready, *rest):
+        runs = await evaluate(ready, *rest)
+        return {
+            name: AskanceError("out of paper") if name.endswith("=2") else run for name, run in runs.items()
+        }
+
+    monkeypatch.setattr(shared, "run_grid", stops)
+    with pytest.raises(SystemExit, match="1"):
+        main(options(folder, "--rollouts", "1", "2"))
+    content = json.loads((folder / "out/page/airrag-scaling.json").read_text(encoding="utf-8"))
+    assert content["stopped"] == dict.fromkeys(
+        [f"{name}/fake/airrag,rollouts=2" for name in ("dev", "train")], "out of paper"
+    )
+    one = next(each for each in content["results"] if each["setting"] == "airrag,rollouts=1")
+    assert (one["failures"], one["questions"]) == (2, 8)
+    assert one["datasets"]["dev"][oracle("f1")]["num_questions"] == 4
+    text = (folder / "out/page/airrag-scaling.md").read_text(encoding="utf-8")
+    assert "`airrag,rollouts=1`, share 1: 2 of 8 questions failed and score 0" in text
+    assert "`dev/fake/airrag,rollouts=2`: stopped, so it is in no figure: out of paper" in text
+    assert "out of paper" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--share", "0"], "--share 0: give shares of the documents above 0 and at most 1"),
+        (["--share", "1", "1.5"], "--share 1.5: give shares"),
+        (["--metrics", "f2"], "unknown metric 'f2': did you mean 'f1'?"),
+        (["--rollouts", "0"], "parameter rollouts=0 of method airrag"),
+        (["--choose-on", "trian"], "unknown dataset 'trian' in --choose-on: did you mean 'train'?"),
+        (["--choose-on", "train", "dev"], "--choose-on names every dataset of the grid"),
+    ],
+)
+def test_bad_options(folder, model, words, message):
+    with pytest.raises(AskanceError, match=re.escape(message)):
+        main(options(folder, *words))
+    assert not model.prompts
+
+
+def test_a_grid_without_airrag_is_refused(folder, model):
+    text = (folder / "grid.toml").read_text(encoding="utf-8")
+    (folder / "grid.toml").write_text(
+        text.replace("[methods.airrag]", "[methods.flare]").replace("set =", "# ")
+    )
+    with pytest.raises(AskanceError, match=re.escape("has no method airrag or airrag_lite")):
+        main(options(folder))
+
+
+def test_a_share_needs_documents_and_curves_need_one_model(folder, model):
+    words = ["--grid", str(folder / "grid.toml"), "--out", str(folder / "out")]
+    with pytest.raises(AskanceError, match=re.escape("name these with --documents FILE")):
+        main([*words, "--share", "0.5"])
+    with (folder / "grid.toml").open("a", encoding="utf-8") as file:
+        file.write('[models.other]\nanswer = "scripted"\n')
+    with pytest.raises(AskanceError, match=re.escape("has 2 models")):
+        main(options(folder))
+
+
+def test_killed_in_the_middle_it_continues(folder):
+    """A study that is killed, and started again, gives the page of one that is left alone."""
+    command = [sys.executable, "-m", "studies.airrag_scaling.run"]
+    words = ["--rollouts", "1", "2", "3", "--samples", "1", "2"]
+    subprocess.run([*command, *options(folder, *words)], cwd=ROOT, check=True, capture_output=True)
+    alone = (folder / "out").rename(folder / "alone")
+    process = subprocess.Popen(
+        [*command, *options(folder, *words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while process.poll() is None and not finished(folder / "out"):
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    done = finished(folder / "out")
+    assert 0 < len(done) < len(finished(alone))
+    subprocess.run([*command, *options(folder, *words)], cwd=ROOT, check=True, capture_output=True)
+    assert all(finished(folder / "out")[name].startswith(text) for name, text in done.items())
+    for name in ("airrag-scaling.md", "airrag-scaling.json", "airrag-scaling-total.svg"):
+        one, other = (each / "page" / name for each in (alone, folder / "out"))
+        assert one.read_bytes() == other.read_bytes()
+
+
+def finished(out):
+    """The complete lines of the records of each run that has any."""
+    texts = {f"{path.relative_to(out).parent}": path.read_bytes() for path in out.rglob("records.jsonl")}
+    return {name: text[: text.rfind(b"\n") + 1] for name, text in texts.items() if b"\n" in text}
+
+
+GRID = Grid(
+    datasets={"sample": {"questions": "sample"}},
+    methods={"airrag": {"set": {"verifier": "jcd"}}, "plain": {"method": "single"}},
+)
+
+
+def test_all_combinations_or_one_axis_at_a_time():
+    axes = {"passages": (3, 5), "l_max": (None, 2048), "rollouts": (1, 2, 2), "share": (1.0, 0.5)}
+    every = settings_of(GRID, axes)
+    assert len([each for each in every if each.method == "airrag"]) == 16
+    assert {each.name for each in every if not each.is_airrag} == {"plain,l_max=none", "plain,l_max=2048"}
+    star = [each for each in settings_of(GRID, axes, one_at_a_time=True) if each.is_airrag]
+    assert [sum(each.values[axis] != values[0] for axis, values in axes.items()) for each in star] == [
+        0, 1, 1, 1, 1,
+    ]  # fmt: skip
+    assert [each.is_on_curve("passages", axes) for each in star] == [
+        each.values | {"passages": 3} == {"passages": 3, "l_max": None, "rollouts": 1, "share": 1.0}
+        for each in star
+    ]
+    table = star[0].table(GRID.methods["airrag"])
+    assert table == {
+        "method": "airrag",
+        "set": {"verifier": "jcd", "passages": "3", "l_max": "none", "rollouts": "1"},
+    }
+    with pytest.raises(GridError, match=r"add \[methods\.airrag\]"):
+        settings_of(Grid(datasets=GRID.datasets, methods={"single": {}}), axes)
+    with pytest.raises(InputError, match="--share 2: give"):
+        settings_of(GRID, {"share": (2.0,)})
+
+
+def test_a_share_keeps_what_supports_and_grows(tmp_path):
+    rows = [{"id": f"{n}", "title": f"T{n}", "text": f"Text {n}."} for n in range(200)]
+    lines(tmp_path / "all.jsonl", rows)
+    held, counts = {}, {}
+    for share in (0.1, 0.5, 1.0):
+        index, counts[share] = build_database([tmp_path / "all.jsonl"], {"T7", "T8"}, share, tmp_path)
+        kept = (index.parent / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+        held[share] = {json.loads(line)["title"] for line in kept}
+    assert {"T7", "T8"} <= held[0.1] < held[0.5] < held[1.0]
+    assert counts == {share: len(titles) for share, titles in held.items()}
+    assert counts[1.0] == 200
+    drawn = [Document(f"{n}", f"T{n}", f"Text {n}.") for n in range(2000)]
+    assert 900 < sum(is_drawn(each, 0.5, 0) for each in drawn) < 1100
+    assert [is_drawn(each, 0.5, 0) for each in drawn] == [is_drawn(each, 0.5, 0) for each in drawn]
+    assert [is_drawn(each, 0.5, 0) for each in drawn] != [is_drawn(each, 0.5, 1) for each in drawn]
+
+
+def tree(*ends):
+    """The trace of a search whose paths ended in these answers: (action, answer, visits, rejected)."""
+    trace = Trace()
+    for number, (action, text, visits, rejected) in enumerate(ends, start=1):
+        numbers = {"visits": visits, "reward": 0.5}
+        trace.add(Expanded, node=f"0.{number}", action=action, text=text, numbers=numbers, rejected=rejected)
+    trace.add(Expanded, node="0.9", action="ra", text="x → y", numbers={"visits": 1.0})
+    return trace
+
+
+def test_the_numbers_of_a_tree(tmp_path):
+    """The oracle takes the best candidate. Direct answers, refusals and unvisited ends are no rollouts."""
+    (tmp_path / "q.jsonl").write_text('{"id": "q1", "question": "Where?", "answers": ["Bonn"]}\n')
+    experiment = Experiment(
+        dataset=f"jsonl:{tmp_path / 'q.jsonl'}", method="airrag", index=None, metrics=("f1", "accuracy"),
+        parameters={"actions": "da"},
+    )  # fmt: skip
+    ready = prepare_experiment(experiment)
+    trace = tree(
+        ("sa", "Bonn in Germany", 1.0, ""), ("sa", "Rome", 2.0, ""), ("sa", "Oslo", 0.0, ""),
+        ("sa", "unknown", 1.0, "it says that there is no answer"), ("da", "Riga", 1.0, ""),
+    )  # fmt: skip
+    scores = {"f1": 0.0, "accuracy": 0.0}
+    run = written(tmp_path / "run", [record(1, scores, text="Rome", short="Rome")], [trace])
+    numbers = {name: values["q1"] for name, values in numbers_of(run, ready).items()}
+    assert numbers[oracle("f1")] == near(0.5)
+    assert numbers[oracle("accuracy")] == 1
+    assert numbers[candidates("f1")] == near(0.5 / 4)
+    assert (numbers[VALID], numbers[READ], numbers[TOKENS]) == (2, 100, 110)
+    alone = written(tmp_path / "none", [record(1, {"f1": 1.0, "accuracy": 1.0})], [tree()])
+    numbers = {name: values["q1"] for name, values in numbers_of(alone, ready).items()}
+    assert (numbers[VALID], numbers[oracle("f1")], numbers[candidates("f1")]) == (0, 1, 1)
+
+
+def test_an_average_gives_every_dataset_the_same_weight():
+    small, large = {"f1": {"a": 1.0}}, {"f1": {f"q{n}": 0.0 for n in range(9)}, "recall": {"q0": 1.0}}
+    result = result_of(Setting("airrag", {}), {"small": small, "large": large}, [])
+    assert result.average["f1"].mean == near(0.5)
+    assert result.average["f1"].num_questions == 10
+    assert result.average.keys() == {"f1"}, "a number that one dataset lacks has no average"
+    scores = [0.0, 1.0, 0.5, 0.25]
+    assert average_interval([scores]) == mean_interval(scores)
+    both = average_interval([scores, scores])
+    assert both.mean == near(mean_interval(scores).mean)
+    assert both.high - both.low < mean_interval(scores).high - mean_interval(scores).low
+    with pytest.raises(InputError, match="no datasets"):
+        average_interval([])
+
+
+def result(name, tokens, score):
+    average = {
+        of: MeanInterval(value, value, value, 1, 0.95) for of, value in ((TOKENS, tokens), ("f1", score))
+    }
+    return Result(Setting(name, {}), {}, average, 1, 0)
+
+
+def test_the_frontier():
+    """Dearer settings are on it only if they are better than every cheaper one."""
+    points = [
+        ("a", 900, 0.5),
+        ("b", 100, 0.2),
+        ("c", 500, 0.5),
+        ("d", 300, 0.1),
+        ("e", 100, 0.1),
+        ("f", 2000, 0.7),
+    ]
+    found = frontier_of([result(*point) for point in points], "f1")
+    assert [each.setting.name for each in found] == ["b", "c", "f"]
+    assert frontier_of([], "f1") == []
+
+
+def test_figures_of_baselines_alone_are_left_out():
+    """Every run of AirRAG may have stopped."""
+    baselines = [
+        replace(result("single", 100, 0.5), setting=Setting("single", {"l_max": limit}, is_airrag=False))
+        for limit in (8.0, None)
+    ]
+    found = plots_of(baselines, {"l_max": (8.0, None), "rollouts": (1, 2)}, ["f1"])
+    reason = "no AirRAG method has a result on this curve"
+    assert {name for name, plot in found.items() if plot == reason} == {
+        "l_max",
+        "rollouts",
+        "valid-rollouts",
+        "choosing",
+    }
+
+
+def test_paths_at_equal_tokens():
+    """With 10 tokens a path, 25 tokens are two paths for one half and three for the other, spread evenly."""
+    rows, number = paths_at_equal_tokens(lambda number: [10 * number] * 4, float, 25)
+    assert (rows, number) == ([20, 30, 20, 30], 2.5)
+    assert paths_at_equal_tokens(lambda number: [10] * 4, float, 25, most=5) == ([10] * 4, 5)
+    assert paths_at_equal_tokens(lambda number: [10 * number] * 4, float, 5) == ([10] * 4, 1)
+    assert paths_at_equal_tokens(lambda number: [10 * number] * 4, float, 25, least=3) == ([30] * 4, 3)
+
+
+@pytest.mark.parametrize(("grows", "most_runs"), [(lambda n: 10 * n, 3), (lambda n: 10 * n + n * n, 12)])
+def test_the_number_of_paths_is_found_without_trying_every_number(grows, most_runs):
+    tried = []
+
+    def rows_of(number):
+        tried.append(number)
+        return [grows(number)] * 2
+
+    wanted = (grows(40) + grows(41)) / 2
+    rows, number = paths_at_equal_tokens(rows_of, float, wanted)
+    assert (sorted(rows), number) == ([grows(40), grows(41)], 40.5)
+    assert len(tried) == len(set(tried)) <= most_runs
+
+
+def test_questions_to_choose_by_are_not_reported():
+    example = Example(Question("a", "Who?"), ())
+    check_disjoint({"dev": (example,), "train": ()}, ["train"])
+    with pytest.raises(InputError, match="question 'a' of dev is also in train"):
+        check_disjoint({"dev": (example,), "train": (example,)}, ["train"])
