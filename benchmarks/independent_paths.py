@@ -39,7 +39,7 @@ from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
 HOPS = (2, 3, 4)
-ACTIONS = Actions((SAY, RA, QT, SA))
+ACTIONS = Actions(own=(SAY, RA, QT, SA))
 """All actions but the direct answer, which knows nothing here."""
 MAX_DIFFERENCE = 0.05
 """The greatest difference between the tokens of a tree and those of independent paths, as a share."""

@@ -185,7 +185,7 @@ def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
 def test_a_direct_answer_has_no_instruction_whatever_the_set(tmp_path):
     words = open_airrag_prompts(written(tmp_path, MINE))
     asked = model()
-    run(Airrag(actions=Actions(DIRECT), prompts=words), asked)
+    run(Airrag(actions=Actions(own=DIRECT), prompts=words), asked)
     (prompt,) = asked.prompts
     assert "it." not in prompt
     assert WHERE not in prompt

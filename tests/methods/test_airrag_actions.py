@@ -94,7 +94,7 @@ class Failing:
 
 
 def with_other(method, **parameters):
-    return Airrag(actions=Actions(FULL, (("other", method),)), rollouts=6, **parameters)
+    return Airrag(actions=Actions((("other", method),)), rollouts=6, **parameters)
 
 
 def test_another_method_is_a_path_of_its_own():
@@ -150,6 +150,6 @@ def test_other_methods_bring_their_needs():
         run(make_method("airrag", {"actions": "ra,qt,sa,dragin"}), text_only)
     assert make_method("airrag", {"actions": "ra,qt,sa,dragin"}).needs.attention
     assert not AirragLite().needs.attention
-    native = Actions(FULL, (("selfrag", Selfrag(scorer="native")),))
+    native = Actions((("selfrag", Selfrag(scorer="native")),))
     with pytest.raises(MissingAbility, match="reflection tokens"):
         run(Airrag(actions=native))

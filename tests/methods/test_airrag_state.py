@@ -105,7 +105,7 @@ def test_the_same_query(one, other, same):
 
 def test_actions_at_the_root():
     assert Airrag().actions_after(PathState()) == (SAY,)
-    assert Airrag(actions=Actions(FULL, (("dragin", Dragin()),))).actions_after(PathState()) == (
+    assert Airrag(actions=Actions((("dragin", Dragin()),))).actions_after(PathState()) == (
         SAY,
         "dragin",
     )

@@ -167,13 +167,13 @@ class _Maker:
         self, cls: type[Any], values: Mapping[str, Any], of_members: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the parameter that holds other methods, with the settings of each; empty if none does."""
-        from askance.methods.common.named_methods import MethodCollection
+        from askance.methods.common.named_methods import Members
 
         defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
         held = {
             name: value
             for name, value in {**defaults, **values}.items()
-            if isinstance(value, MethodCollection)
+            if isinstance(value, Members)
         }
         for name, given in of_members.items():
             key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"

@@ -139,8 +139,9 @@ class Blender(Parameters):
     verifier: Literal["sa", "jcd"] = parameter(
         "sa", "what chooses the answer: a call that sees all of them (sa), or common words (jcd)"
     )
-    passages: int = parameter(0, "maximum number of passages in the last call; 0: as many as fit", at_least=0)
-    show_passages: bool = parameter(True, "show passages to the last call")
+    passages: int | None = parameter(
+        None, "maximum number of passages in the last call; none: as many as fit", at_least=0
+    )
     summary_tokens: int = parameter(128, "maximum number of new tokens of the last call", at_least=1)
     prompts: AirragPromptTemplate = parameter(
         OWN, "prompt template of the last call: a name that airrag knows, or a file"
@@ -188,7 +189,7 @@ class Blender(Parameters):
     async def _choose(
         self, question: Question, run: Run, results: Sequence[MemberResult], shares: BudgetShares
     ) -> Answer:
-        candidates = candidates_of(results, (self.passages or None) if self.show_passages else 0)
+        candidates = candidates_of(results, self.passages)
         kept = valid_nodes(list(candidates))
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")

@@ -16,28 +16,29 @@ from askance.methods.common.token_limit import answer_within_limit
 NamedMethods = tuple[tuple[str, Method], ...]
 
 
-class MethodCollection:
-    """The base class of parameter values that contain named methods, each with its own parameters.
+@dataclass(frozen=True, slots=True, repr=False)
+class Members:
+    """The methods that another method calls, in order, by names that differ from each other.
 
     Attributes:
-        own: The names of entries that are actions instead of methods, listed before `named`.
-    """
+        own: The names of actions instead of methods, listed before `named`.
 
-    __slots__ = ()
+    Raises:
+        ParameterError: A name occurs twice.
+    """
 
     named: NamedMethods
     own: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        twice = next((name for name in self.names if self.names.count(name) > 1), None)
+        if twice is not None:
+            raise ParameterError(f"{str(self)!r} can't be used: {twice} occurs twice.")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the methods, in order."""
         return tuple(name for name, _ in self.named)
-
-    def check_names_are_unique(self, parameter: str) -> None:
-        """Raise a ParameterError about `parameter` if a name occurs twice."""
-        twice = next((name for name in self.names if self.names.count(name) > 1), None)
-        if twice is not None:
-            raise ParameterError(f"parameter {parameter}: {twice} occurs twice.")
 
     def arguments(self, parameter: str) -> dict[str, Any]:
         """Return the arguments of a specification that make this collection (see `core.spec`)."""
@@ -51,22 +52,6 @@ class MethodCollection:
         specs = {name: str(method_spec(method)) for name, method in self.named}
         members = (name if spec == name else f"{name}={spec}" for name, spec in specs.items())
         return ",".join([*self.own, *members])
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Members(MethodCollection):
-    """One or more named methods, in order.
-
-    Raises:
-        ParameterError: The collection is empty, or a name occurs twice.
-    """
-
-    named: NamedMethods
-
-    def __post_init__(self) -> None:
-        if not self.named:
-            raise ParameterError("parameter methods='' of method blender: name one or more methods.")
-        self.check_names_are_unique(f"methods={str(self)!r} of method blender")
 
 
 async def member_answer(
@@ -120,15 +105,15 @@ def parse_members(text: str, methods: Iterable[str], make: Callable[[str], Metho
         UnknownName: A method does not exist.
         ParameterError: No method is named, a name occurs twice, or a name is not valid.
     """
-    known, named = tuple(methods), []
+    known, named, place = tuple(methods), [], f"parameter methods={text!r} of method blender"
     for part in filter(None, map(str.strip, text.split(","))):
         own, equals, base = (piece.strip() for piece in part.partition("="))
         method = (base or own).lower()
         if equals and not own.isidentifier():
-            raise ParameterError(
-                f"parameter methods={text!r} of method blender: {own!r} is not a valid name, such as more."
-            )
+            raise ParameterError(f"{place}: {own!r} is not a valid name, such as more.")
         if method not in known:
             raise UnknownName("method", method, known, place=f"in methods={text!r}")
         named.append((own if equals else method, make(method)))
+    if not named:
+        raise ParameterError(f"{place}: name one or more methods.")
     return Members(tuple(named))
