@@ -8,7 +8,7 @@ from askance.configuration.methods import make_method
 from askance.core.errors import LimitReached, MissingAbility, ParameterError, UnknownName
 from askance.core.trace import Generated
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.baselines import ClosedBook
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag

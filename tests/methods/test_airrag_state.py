@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Demo, Hit, Passage
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState, is_same_query
 from askance.methods.dragin.method import Dragin
 

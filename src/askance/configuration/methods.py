@@ -170,11 +170,7 @@ class _Maker:
         from askance.methods.common.named_methods import Members
 
         defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
-        held = {
-            name: value
-            for name, value in {**defaults, **values}.items()
-            if isinstance(value, Members)
-        }
+        held = {name: value for name, value in {**defaults, **values}.items() if isinstance(value, Members)}
         for name, given in of_members.items():
             key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"
             with about(f"parameters.{key}"):

@@ -6,10 +6,10 @@ from itertools import product
 from typing import Any
 
 from askance.core.answers import Answer
-from askance.core.errors import ParameterError, UnknownName
+from askance.core.errors import AskanceError, LimitReached, ModelSpecError, ParameterError, UnknownName
 from askance.core.parameters import method_spec
 from askance.core.ports import ChecksModels, Method, Needs, RoleModel, Run
-from askance.core.token_ledger import TokenLedger, budgeted
+from askance.core.token_ledger import NoRoom, TokenLedger, budgeted
 from askance.core.types import Question, Role
 from askance.methods.common.token_limit import answer_within_limit
 
@@ -56,20 +56,25 @@ class Members:
 
 async def member_answer(
     name: str, method: Method, question: Question, run: Run, ledger: TokenLedger
-) -> Answer:
-    """Return a member's answer, whose calls stay within a token budget.
+) -> tuple[Answer, Exception | None]:
+    """Return a member's answer, whose calls stay within a token budget, and the error that ended it, if any.
 
     The number of tokens left in the budget also limits the member's own L_max.
 
     Raises:
-        BudgetTooSmall, NoRoom: The budget has no room for an answer.
+        LimitReached, ModelSpecError: The whole question can't be answered.
     """
     models = {role: budgeted(model, ledger, scope=(name,)) for role, model in run.models.items()}
     member: Any = method
     if ledger.left is not None and hasattr(method, "l_max"):
         l_max = ledger.left if member.l_max is None else min(member.l_max, ledger.left)
         member = replace(member, l_max=max(1, l_max))  # the parameter must be at least 1
-    return await answer_within_limit(member, question, replace(run, models=models))
+    try:
+        return await answer_within_limit(member, question, replace(run, models=models)), None
+    except (LimitReached, ModelSpecError):
+        raise
+    except (AskanceError, NoRoom) as error:
+        return Answer(""), error
 
 
 def combined_needs(needs: Sequence[Needs]) -> Needs:
