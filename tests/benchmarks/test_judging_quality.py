@@ -10,7 +10,7 @@ from benchmarks.judging_quality import area, ask, compare, main, of_articles, re
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
-from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.airrag.prompts import REFUSAL
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import near
 

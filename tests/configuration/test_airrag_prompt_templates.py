@@ -11,8 +11,7 @@ from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import DIRECT, Actions
-from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import OWN, READER, AirragPromptTemplate, PromptBuilder
 from askance.methods.blender import Blender
 from tests.methods.bridge import QUESTION, WHERE, model, run
 

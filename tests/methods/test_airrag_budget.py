@@ -14,7 +14,7 @@ from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS
-from askance.methods.airrag.prompt_template import OWN
+from askance.methods.airrag.prompts import OWN
 from askance.methods.airrag.state import DA
 from askance.methods.airrag.tree_search import TreeSearch
 from askance.models.scripted import ScriptedModel

@@ -271,14 +271,14 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
 
 def is_airrag(cls: type[Any]) -> bool:
     """Return whether a method takes the prompts of AirRAG."""
-    from askance.methods.airrag.prompt_template import AirragPromptTemplate
+    from askance.methods.airrag.prompts import AirragPromptTemplate
 
     return prompts_class(cls) is AirragPromptTemplate
 
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
-    from askance.methods.airrag.prompt_template import AirragPromptTemplate
+    from askance.methods.airrag.prompts import AirragPromptTemplate
     from askance.methods.common.prompts import PromptTemplate
 
     known = fields(cls) if is_dataclass(cls) else ()

@@ -13,8 +13,7 @@ from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Demo, Hit, Question, Role
 from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
-from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import OWN, AirragPromptTemplate, PromptBuilder
 from askance.methods.airrag.state import Node, PathState, unique_hits
 from askance.methods.airrag.verifiers import (
     agreement_with,

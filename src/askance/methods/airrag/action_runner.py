@@ -10,8 +10,7 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.parameters import AirragParameters
-from askance.methods.airrag.prompt_template import REFUSAL
-from askance.methods.airrag.prompts import PromptBuilder, parse_final, parse_queries
+from askance.methods.airrag.prompts import REFUSAL, PromptBuilder, parse_final, parse_queries
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import jcd_scores

@@ -8,8 +8,7 @@ from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
-from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
-from askance.methods.airrag.prompts import QUERY_STOPS
+from askance.methods.airrag.prompts import OWN, QUERY_STOPS, AirragPromptTemplate
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import Verifier
 from askance.methods.common.named_methods import Members, NamedMethods
