@@ -38,7 +38,7 @@ from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.run.result_file import work_through
 from askance.evaluation.statistics.compare import mean_interval
 from askance.methods.airrag.prompts import PromptBuilder, is_refusal, parse_final
-from askance.methods.common.label_probabilities import label_options
+from askance.methods.common.prompts import label_options
 from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.storage.durable_files import write_atomically
 from benchmarks.kept_rows import Row, kept_rows
