@@ -17,7 +17,7 @@ from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.airrag.prompts import REFUSAL
 from askance.methods.common.prompts import Layout
 from askance_lab.training.actions.relations import (
     RELATIONS,

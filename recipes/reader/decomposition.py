@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from askance.core.ports import Model
 from askance.core.types import Demo
 from askance.evaluation.datasets import Example
-from askance.methods.airrag.prompt_template import READER
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import READER, PromptBuilder
 from askance_lab.training.actions.decomposition import SubQuestion, from_triples
 from askance_lab.training.reader.passages import PassageLimits, mix_with_distractors
 from askance_lab.training.reader.training_example import TrainingExample, reply_example

@@ -22,10 +22,8 @@ from lab.tests.training.reader.sample_examples import FILM as PLAIN_FILM
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import ReasoningStep, SupportingFacts, Triple
-from askance.methods.airrag.prompt_template import READER, REFUSAL
-from askance.methods.airrag.prompts import PromptBuilder, parse_queries
-from askance.methods.common.label_probabilities import label_options
-from askance.methods.common.prompts import PLAIN, answer_prompt
+from askance.methods.airrag.prompts import READER, REFUSAL, PromptBuilder, parse_queries
+from askance.methods.common.prompts import PLAIN, answer_prompt, label_options
 from askance.methods.selfrag.scoring import LABELS
 from askance.text.answers import has_answer
 from askance_lab.training.reader.answer_examples import (

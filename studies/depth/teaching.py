@@ -14,7 +14,7 @@ from pathlib import Path
 from askance.configuration.build import open_retriever
 from askance.core.ports import Model, Retriever
 from askance.core.types import Demo, Hit, Question
-from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.airrag.prompts import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, unique_hits
 from askance.methods.iterdrag import FINAL, FOLLOW_UP, INTERMEDIATE, Iterdrag
 from askance_lab.training.actions.rows import NO_QUERY, ActionRow

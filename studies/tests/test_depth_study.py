@@ -13,7 +13,7 @@ from askance.configuration.build import load_models, open_retriever
 from askance.configuration.evaluation import read_dataset
 from askance.core.answers import Usage
 from askance.core.errors import InputError
-from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.airrag.prompts import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
 from askance_lab.training.actions.rows import is_well_formed

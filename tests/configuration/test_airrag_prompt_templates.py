@@ -11,8 +11,7 @@ from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import DIRECT, Actions
-from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import OWN, READER, AirragPromptTemplate, PromptBuilder
 from askance.methods.blender import Blender
 from tests.methods.bridge import QUESTION, WHERE, model, run
 
@@ -185,7 +184,7 @@ def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
 def test_a_direct_answer_has_no_instruction_whatever_the_set(tmp_path):
     words = open_airrag_prompts(written(tmp_path, MINE))
     asked = model()
-    run(Airrag(actions=Actions(DIRECT), prompts=words), asked)
+    run(Airrag(actions=Actions(own=DIRECT), prompts=words), asked)
     (prompt,) = asked.prompts
     assert "it." not in prompt
     assert WHERE not in prompt

@@ -18,7 +18,7 @@ CREEK = Passage("2", "Crum Creek", "It flows to the Delaware River at Eddystone.
 OTHER_CREEK = Passage("3", "Crum Creek (New York)", "It flows to the Mohawk.")
 PASSAGES = (BRIDGE, CREEK, OTHER_CREEK)
 
-PATHS_ALONE = Actions((SAY, RA, QT, SA))
+PATHS_ALONE = Actions(own=(SAY, RA, QT, SA))
 """Without a direct answer beside the paths."""
 
 WHERE = "Where is Bartram's Covered Bridge?"

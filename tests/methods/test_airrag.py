@@ -8,7 +8,7 @@ from askance.core.errors import ModelFailure, ParameterError
 from askance.core.types import Question
 from askance.evaluation.metrics.answers import exact_match
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.prompt_template import OWN, REFUSAL
+from askance.methods.airrag.prompts import OWN, REFUSAL
 from tests.methods.bridge import (
     CREEK,
     MOUTH,

@@ -8,7 +8,7 @@ from askance.configuration.methods import make_method
 from askance.core.errors import LimitReached, MissingAbility, ParameterError, UnknownName
 from askance.core.trace import Generated
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.baselines import ClosedBook
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
@@ -94,7 +94,7 @@ class Failing:
 
 
 def with_other(method, **parameters):
-    return Airrag(actions=Actions(FULL, (("other", method),)), rollouts=6, **parameters)
+    return Airrag(actions=Actions((("other", method),)), rollouts=6, **parameters)
 
 
 def test_another_method_is_a_path_of_its_own():
@@ -150,6 +150,6 @@ def test_other_methods_bring_their_needs():
         run(make_method("airrag", {"actions": "ra,qt,sa,dragin"}), text_only)
     assert make_method("airrag", {"actions": "ra,qt,sa,dragin"}).needs.attention
     assert not AirragLite().needs.attention
-    native = Actions(FULL, (("selfrag", Selfrag(scorer="native")),))
+    native = Actions((("selfrag", Selfrag(scorer="native")),))
     with pytest.raises(MissingAbility, match="reflection tokens"):
         run(Airrag(actions=native))

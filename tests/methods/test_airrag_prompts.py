@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import Chat, Demo, GenerateRequest, Hit, Passage, Question, Sampling
-from askance.methods.airrag.prompt_template import OWN, REFUSAL
 from askance.methods.airrag.prompts import (
     MOST_QUERIES,
+    OWN,
+    REFUSAL,
     Candidate,
     PromptBuilder,
     is_refusal,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Demo, Hit, Passage
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState, is_same_query
 from askance.methods.dragin.method import Dragin
 
@@ -105,7 +105,7 @@ def test_the_same_query(one, other, same):
 
 def test_actions_at_the_root():
     assert Airrag().actions_after(PathState()) == (SAY,)
-    assert Airrag(actions=Actions(FULL, (("dragin", Dragin()),))).actions_after(PathState()) == (
+    assert Airrag(actions=Actions((("dragin", Dragin()),))).actions_after(PathState()) == (
         SAY,
         "dragin",
     )

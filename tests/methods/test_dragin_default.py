@@ -66,28 +66,18 @@ def test_how_long_passages_are_shown():
         " Bonn lies. So the",
         " So the answer is Bonn.",
     ]
-    settings = {"threshold": 0.01, "search_first": True, "passages": 1, "kept_passages": 0}
 
-    def shown(**more):
-        _, model, _ = run(default(**settings, **more), replies, passages, look=None)
+    def shown(search_first):
+        method = default(threshold=0.01, search_first=search_first, passages=1, kept_passages=0)
+        _, model, _ = run(method, replies, passages, look=None)
         return [[name for name in ("p1", "p2", "p3") if f"About {name}." in each] for each in model.prompts]
 
-    assert shown() == shown(passages_for="answer") == [["p1"], ["p2"], ["p2"]]
-    assert shown(passages_for="sentence") == [["p1"], ["p2"], ["p1"]]
-    _, model, _ = seats(default(passages_for="answer"))
-    assert ["3,677 seated" in prompt for prompt in model.prompts] == [False, False, True, True]
+    assert shown(search_first=True) == [["p1"], ["p2"], ["p2"]]
+    assert shown(search_first=False) == [[], ["p1"], []]
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_in_doubt"),
-    [
-        ({}, True),
-        ({"self_attention": "no"}, False),
-        ({"search_first": True}, False),
-        ({"search_first": True, "self_attention": "yes"}, True),
-    ],
-)
-def test_the_attention_of_a_word_to_itself(settings, is_in_doubt):
+@pytest.mark.parametrize("search_first", [False, True])
+def test_the_attention_of_a_word_to_itself(search_first):
     """Every token looks at itself alone, so a word has influence only if its own attention counts."""
 
     def itself(pieces):
@@ -97,9 +87,9 @@ def test_the_attention_of_a_word_to_itself(settings, is_in_doubt):
         Reply(" It lies in Ulm. So the", entropies={"Ulm": 3.0}),
         *[" So the answer is Ulm."] * 3,
     ]
-    result, _, _ = run(default(threshold=0.5, **settings), replies, look=itself)
+    result, _, _ = run(default(threshold=0.5, search_first=search_first), replies, look=itself)
     hits = [word.text for each in result.trace.decisions for word in each.words if word.is_hit]
-    assert hits == (["Ulm."] if is_in_doubt else [])
+    assert hits == ([] if search_first else ["Ulm."])
 
 
 def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden():

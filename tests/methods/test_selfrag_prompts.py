@@ -6,7 +6,7 @@ import math
 import pytest
 
 from askance.core.types import Chat, GenerateRequest, Passage, Question, Sampling
-from askance.methods.common.label_probabilities import label_options
+from askance.methods.common.prompts import label_options
 from askance.methods.selfrag.scoring import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import tolerance

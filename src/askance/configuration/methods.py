@@ -167,14 +167,10 @@ class _Maker:
         self, cls: type[Any], values: Mapping[str, Any], of_members: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the parameter that holds other methods, with the settings of each; empty if none does."""
-        from askance.methods.common.named_methods import MethodCollection
+        from askance.methods.common.named_methods import Members
 
         defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
-        held = {
-            name: value
-            for name, value in {**defaults, **values}.items()
-            if isinstance(value, MethodCollection)
-        }
+        held = {name: value for name, value in {**defaults, **values}.items() if isinstance(value, Members)}
         for name, given in of_members.items():
             key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"
             with about(f"parameters.{key}"):
@@ -275,14 +271,14 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
 
 def is_airrag(cls: type[Any]) -> bool:
     """Return whether a method takes the prompts of AirRAG."""
-    from askance.methods.airrag.prompt_template import AirragPromptTemplate
+    from askance.methods.airrag.prompts import AirragPromptTemplate
 
     return prompts_class(cls) is AirragPromptTemplate
 
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
-    from askance.methods.airrag.prompt_template import AirragPromptTemplate
+    from askance.methods.airrag.prompts import AirragPromptTemplate
     from askance.methods.common.prompts import PromptTemplate
 
     known = fields(cls) if is_dataclass(cls) else ()

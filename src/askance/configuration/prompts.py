@@ -34,8 +34,8 @@ from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
 from askance.core.toml_file import read_toml
 from askance.core.types import Demo
-from askance.methods.airrag import prompt_template as airrag
-from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragPromptTemplate
+from askance.methods.airrag import prompts as airrag
+from askance.methods.airrag.prompts import DEMO_KEYS, AirragPromptTemplate
 from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer

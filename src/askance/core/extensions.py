@@ -97,7 +97,7 @@ class Extension:
 
         A class also declares itself by having the port among its base classes.
         """
-        declared = {getattr(self.target, _DECLARED, None), *_bases(self.target)}
+        declared = {getattr(self.target, _DECLARED, None), *getattr(self.target, "__mro__", ())}
         if self.is_declared or not declared.isdisjoint(ports):
             return
         port = ports[0]
@@ -105,10 +105,6 @@ class Extension:
             f"{what} does not declare itself a {port.__name__.lower()}, so it is not called: write "
             f"@askance.implements({port.__name__}) above it if it is one."
         )
-
-
-def _bases(target: Any) -> tuple[type, ...]:
-    return target.__mro__ if isinstance(target, type) else ()
 
 
 @cache

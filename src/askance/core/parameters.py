@@ -8,6 +8,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import UnionType
 from typing import (
     Any,
@@ -23,7 +24,7 @@ from typing import (
 )
 
 import pydantic.dataclasses
-from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError, model_validator
 
 from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import implements
@@ -59,9 +60,8 @@ def parameter(default: T, help: str, *, at_least: float | None = None, at_most: 
     """
     if at_least is None and isinstance(default, float):
         at_least = -math.inf  # excludes what is no number
-    bounds = {"ge": at_least, "le": at_most}
-    metadata = {"description": help, **{name: bound for name, bound in bounds.items() if bound is not None}}
-    return dataclasses.field(default=default, metadata=metadata)
+    bounds = {name: bound for name, bound in (("ge", at_least), ("le", at_most)) if bound is not None}
+    return dataclasses.field(default=default, metadata={"description": help, **bounds})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -227,13 +227,8 @@ def parameter_error(cls: type[Any], error: ValidationError) -> InputError:
 
 
 def _parse(cls: type[Any], name: str, hint: Any, text: str) -> Any:
-    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if type(None) in choices and text.lower() == "none":
+    if type(None) in get_args(hint) and text.lower() == "none":
         return None
-    for choice in choices:
-        if choice is not type(None) and not dataclasses.is_dataclass(choice):
-            try:
-                return TypeAdapter(choice).validate_python(text)
-            except ValidationError:
-                continue
+    with suppress(ValidationError, PydanticSchemaGenerationError):  # the latter for a record
+        return TypeAdapter(hint).validate_python(text)
     raise ParameterError(f"parameter {name}={text!r} of {owner_of(cls)}: expected {describe_type(hint)}.")

@@ -80,13 +80,6 @@ class TokenLedger:
         """Return a new ledger that borrows one of `num_sharing` equal parts of the tokens left."""
         return self.lend(None if self.left is None else max(0, self.left) // num_sharing)
 
-    def part(self, num_tokens: int) -> "TokenLedger":
-        """Return a new ledger that borrows `num_tokens` tokens.
-
-        If that is more than a quarter of the tokens left, the new ledger borrows none.
-        """
-        return self.lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
-
     def close(self) -> None:
         """Return the unspent tokens of this ledger to its lender."""
         if self.left is not None and self.lender is not None:
@@ -169,10 +162,6 @@ class BudgetedModel(WrappedModel):
         super().__init__(model)
         self._ledger, self._scope = ledger, scope
 
-    def allows(self, num_tokens: int) -> bool:
-        """Return whether at least `num_tokens` input tokens are left."""
-        return self._ledger.fits(num_tokens) and _allows(self._model, num_tokens)
-
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         await self._ledger.read(self._model, request.prompt, request.sampling.max_tokens)
         generations = await self._model.generate(replace(request, key=(*self._scope, *request.key)))
@@ -203,11 +192,10 @@ def budgeted(model: RoleModel, ledger: TokenLedger, *, scope: Key = ()) -> RoleM
 async def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
     """Return whether a call fits the model's context window and leaves `keep` tokens in the budget."""
     num_tokens = await model.count(prompt)
-    return num_tokens + max_tokens <= model.context_tokens and _allows(model, num_tokens + keep)
-
-
-def _allows(model: Model, num_tokens: int) -> bool:
-    return not isinstance(model, BudgetedModel) or model.allows(num_tokens)
+    has_budget = True
+    while has_budget and isinstance(model, BudgetedModel):
+        has_budget, model = model._ledger.fits(num_tokens + keep), model._model
+    return has_budget and num_tokens + max_tokens <= model.context_tokens
 
 
 async def most_that_fit(most: int, fits: Callable[[int], Awaitable[bool]]) -> int | None:

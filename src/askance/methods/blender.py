@@ -6,15 +6,14 @@ from typing import ClassVar, Literal
 
 from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
-from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
+from askance.core.errors import AllFailed, RequestRefused
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Method, Needs, RoleModel, Run
-from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
+from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Demo, Hit, Question, Role
 from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
-from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import OWN, AirragPromptTemplate, PromptBuilder
 from askance.methods.airrag.state import Node, PathState, unique_hits
 from askance.methods.airrag.verifiers import (
     agreement_with,
@@ -58,17 +57,11 @@ async def run_member(
     trace = run.trace.aside()
     retriever = RecordingRetriever(run.retriever, trace)
     member_run = replace(run, retriever=retriever, trace=trace)
-    answer, error = Answer(""), None
     with run.trace.because(run.trace.decide("member", "ask", f"{name} answers on its own")):
-        try:
-            answer = await member_answer(name, method, question, member_run, ledger)
-        except (LimitReached, ModelSpecError):
-            raise
-        except (AskanceError, NoRoom) as raised:
-            error = raised
-            run.trace.decide("member", "failed", f"{name}: {raised}")
-        finally:
-            ledger.close()
+        answer, error = await member_answer(name, method, question, member_run, ledger)
+        if error is not None:
+            run.trace.decide("member", "failed", f"{name}: {error}")
+        ledger.close()
     return MemberResult(name, answer, unique_hits(hit for _, hits in retriever.shown for hit in hits), error)
 
 
@@ -95,27 +88,6 @@ def candidates_of(results: Sequence[MemberResult], most_passages: int | None) ->
     return candidates
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetShares:
-    """The token budgets for one question.
-
-    Attributes:
-        whole: The budget of all methods and the last call together.
-    """
-
-    whole: TokenLedger
-    members: Mapping[str, TokenLedger]
-    last: TokenLedger
-
-    def record(self, trace: Trace, l_max: int | None) -> None:
-        """Record in the trace how many tokens were spent in total and by each method."""
-        spent = self.whole.numbers
-        why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
-        spent |= {f"input tokens of {name}": float(ledger.num_spent) for name, ledger in self.members.items()}
-        spent |= {} if l_max is None else {"l_max": float(l_max)}
-        trace.decide("budget", "spent", why, numbers=spent)
-
-
 PAPER_MEMBERS = Members(
     (("single", Single()), ("iterdrag", Iterdrag()), ("airrag_lite", AirragLite()), ("airrag", Airrag()))
 )
@@ -139,8 +111,9 @@ class Blender(Parameters):
     verifier: Literal["sa", "jcd"] = parameter(
         "sa", "what chooses the answer: a call that sees all of them (sa), or common words (jcd)"
     )
-    passages: int = parameter(0, "maximum number of passages in the last call; 0: as many as fit", at_least=0)
-    show_passages: bool = parameter(True, "show passages to the last call")
+    passages: int | None = parameter(
+        None, "maximum number of passages in the last call; none: as many as fit", at_least=0
+    )
     summary_tokens: int = parameter(128, "maximum number of new tokens of the last call", at_least=1)
     prompts: AirragPromptTemplate = parameter(
         OWN, "prompt template of the last call: a name that airrag knows, or a file"
@@ -158,37 +131,41 @@ class Blender(Parameters):
         check_models_of((method for _, method in self.methods.named), models)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        shares = await self._shares(question, run)
+        whole, *budgets, last = await self._budgets(question, run)
         results = await gather_or_cancel(
-            run_member(name, method, question, run, shares.members[name])
-            for name, method in self.methods.named
+            run_member(name, method, question, run, budget)
+            for (name, method), budget in zip(self.methods.named, budgets, strict=True)
         )
         _record_outcome(run.trace, results)
-        answer = await self._choose(question, run, results, shares)
-        shares.record(run.trace, self.l_max)
+        answer = await self._choose(question, run, results, last)
+        why = f"{whole.num_calls} calls read {whole.num_spent:,} tokens"
+        spent = zip(self.methods.names, budgets, strict=True)
+        numbers = whole.numbers | {f"input tokens of {name}": float(each.num_spent) for name, each in spent}
+        numbers |= {} if self.l_max is None else {"l_max": float(self.l_max)}
+        run.trace.decide("budget", "spent", why, numbers=numbers)
         return answer
 
-    async def _shares(self, question: Question, run: Run) -> BudgetShares:
-        """Return the token budgets of the methods and of the last call.
+    async def _budgets(self, question: Question, run: Run) -> list[TokenLedger]:
+        """Return the token budgets of all calls together, of each method, and of the last call.
 
-        Each of them may spend `l_max` tokens. With `strict_budget`, one `l_max` is divided among all of them.
+        Each method and the last call may spend `l_max` tokens. With `strict_budget`, one `l_max` is divided
+        among all of them.
         """
-        names = self.methods.names
-        if self.strict_budget and self.l_max is not None:
-            prompts = PromptBuilder(run.model, question, self.prompts)
-            reserved = await verifier_tokens(prompts, len(names), self.l_max)
-            whole = last = TokenLedger(self.l_max, set_aside=reserved)
-            members = [whole.share(len(names) - number) for number in range(len(names))]
-            whole.set_aside -= reserved
-        else:
+        num_methods = len(self.methods.named)
+        if not self.strict_budget or self.l_max is None:
             whole = TokenLedger()
-            *members, last = (whole.lend(self.l_max) for _ in (*names, "the last call"))
-        return BudgetShares(whole, dict(zip(names, members, strict=True)), last)
+            return [whole, *(whole.lend(self.l_max) for _ in range(num_methods + 1))]
+        prompts = PromptBuilder(run.model, question, self.prompts)
+        reserved = await verifier_tokens(prompts, num_methods, self.l_max)
+        whole = TokenLedger(self.l_max, set_aside=reserved)
+        members = [whole.share(number) for number in range(num_methods, 0, -1)]
+        whole.set_aside -= reserved
+        return [whole, *members, whole]
 
     async def _choose(
-        self, question: Question, run: Run, results: Sequence[MemberResult], shares: BudgetShares
+        self, question: Question, run: Run, results: Sequence[MemberResult], budget: TokenLedger
     ) -> Answer:
-        candidates = candidates_of(results, (self.passages or None) if self.show_passages else 0)
+        candidates = candidates_of(results, self.passages)
         kept = valid_nodes(list(candidates))
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")
@@ -198,7 +175,7 @@ class Blender(Parameters):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        prompts = PromptBuilder(BudgetedModel(run.model, shares.last), question, self.prompts)
+        prompts = PromptBuilder(BudgetedModel(run.model, budget), question, self.prompts)
         chosen = await choose_answer(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = candidates[chosen.node]
         numbers = {candidates[node].name: score for node, score in chosen.scores.items()}

@@ -7,8 +7,7 @@ from askance.core.errors import MissingAbility
 from askance.core.ports import Model
 from askance.core.token_ledger import most_that_fit
 from askance.core.types import Chat, Passage, Prompt, Raw, Span, Turn, untrusted
-from askance.methods.common.label_probabilities import label_options, label_probabilities
-from askance.methods.common.prompts import passage_text
+from askance.methods.common.prompts import label_options, label_probabilities, passage_text
 
 LABELS = ("Yes", "No")
 INSTRUCTION = "Does the passage answer the question? Reply Yes or No."

@@ -17,7 +17,7 @@ from askance.core.types import Demo, Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
-from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.airrag.prompts import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, is_same_query, word_set
 from askance_lab.training.actions.decomposition import BadReference, SubQuestion, sub_questions
 from askance_lab.training.actions.rows import NO_QUERY, ActionRow, is_well_formed

@@ -21,8 +21,7 @@ from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.core.records import Field, Flaw, read_records
 from askance.core.types import Demo, Hit, Passage, Prompt, Question
-from askance.methods.airrag.prompt_template import READER
-from askance.methods.airrag.prompts import MOST_QUERIES, PromptBuilder, parse_final, parse_queries
+from askance.methods.airrag.prompts import MOST_QUERIES, READER, PromptBuilder, parse_final, parse_queries
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance_lab.training.reader.training_example import TrainingExample, reply_example
 

@@ -15,8 +15,7 @@ from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
-from askance.methods.airrag.prompt_template import READER, REFUSAL
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import READER, REFUSAL, PromptBuilder
 from askance.methods.common.prompts import PLAIN, Layout, answer_prompt
 from askance.text.answers import sentences
 from askance_lab.training.reader.passages import PassageLimits, as_hits, mix_with_distractors, shortened

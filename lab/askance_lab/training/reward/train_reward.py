@@ -24,8 +24,7 @@ from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import PASSAGE, PASSAGE_TOKENS, VERDICTS, step_label
 from askance.methods.airrag.state import RA
-from askance.methods.common.label_probabilities import label_probabilities
-from askance.methods.common.prompts import passage_text
+from askance.methods.common.prompts import label_probabilities, passage_text
 from askance_lab.training.loop.trainer import OnStep
 from askance_lab.training.reader.data_mix import DataMix
 from askance_lab.training.reader.save import TrainingReport, language_model_card

@@ -9,8 +9,7 @@ from lab.tests.training.reader.sample_examples import FILM, NO_TOWER, PISA, TOWE
 
 from askance.core.types import Question
 from askance.evaluation.datasets.example import ReasoningStep, SupportingFacts
-from askance.methods.airrag.prompt_template import REFUSAL
-from askance.methods.airrag.prompts import parse_queries
+from askance.methods.airrag.prompts import REFUSAL, parse_queries
 from askance_lab.training.actions.gold_rows import LeftOut, gold_rows
 from askance_lab.training.actions.rows import is_well_formed
 from askance_lab.training.actions.settings import ActionSettings

@@ -7,8 +7,7 @@ from lab.tests.training.reader.sample_examples import PISA, RAW_ONLY, text_of
 
 from askance.core.errors import InputError
 from askance.core.types import Demo, Raw
-from askance.methods.airrag.prompt_template import READER
-from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.prompts import READER, PromptBuilder
 from askance_lab.training.actions.rows import is_well_formed, read_rows
 from askance_lab.training.reader.passages import as_hits
 

@@ -11,7 +11,7 @@ from askance.core.types import Question
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import VERDICTS
-from askance.methods.common.label_probabilities import label_probabilities
+from askance.methods.common.prompts import label_probabilities
 from askance.middleware.session import prompt_text
 from askance.models.scripted import ScriptedModel
 from askance_lab.training.reader.train_reader import load_base

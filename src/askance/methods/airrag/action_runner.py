@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from askance.core.errors import AskanceError, BudgetTooSmall, LimitReached, ModelSpecError
+from askance.core.errors import BudgetTooSmall
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.parameters import AirragParameters
-from askance.methods.airrag.prompt_template import REFUSAL
-from askance.methods.airrag.prompts import PromptBuilder, parse_final, parse_queries
+from askance.methods.airrag.prompts import REFUSAL, PromptBuilder, parse_final, parse_queries
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import jcd_scores
@@ -124,14 +123,10 @@ class ActionRunner:
         """
         run, method = self.run, dict(self.parameters.actions.named)[name]
         aside = replace(run, trace=run.trace.aside())
-        try:
-            answer = await member_answer(name, method, self.prompts.question, aside, self.budget)
-        except (LimitReached, ModelSpecError):
-            raise
-        except (NoRoom, AskanceError) as error:
+        answer, error = await member_answer(name, method, self.prompts.question, aside, self.budget)
+        if error is not None:
             has_no_room = isinstance(error, NoRoom | BudgetTooSmall)
             run.trace.decide("action", "no room" if has_no_room else "failed", f"{name}: {error}")
-            return []
         short = answer.short or answer.text
         return [state.with_final_answer(name, short)] if short.strip() else []
 

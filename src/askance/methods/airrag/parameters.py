@@ -8,11 +8,10 @@ from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
-from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
-from askance.methods.airrag.prompts import QUERY_STOPS
+from askance.methods.airrag.prompts import OWN, QUERY_STOPS, AirragPromptTemplate
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import Verifier
-from askance.methods.common.named_methods import MethodCollection, NamedMethods
+from askance.methods.common.named_methods import Members, NamedMethods
 from askance.methods.common.prompts import STOPS
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
@@ -21,7 +20,7 @@ SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Actions(MethodCollection):
+class Actions(Members):
     """The actions that a path may take.
 
     Attributes:
@@ -32,8 +31,8 @@ class Actions(MethodCollection):
         ParameterError: The set is not one of `SETS`, or a method is named twice.
     """
 
-    own: tuple[str, ...] = FULL
     named: NamedMethods = ()
+    own: tuple[str, ...] = FULL
 
     def __post_init__(self) -> None:
         if self.own not in SETS:
@@ -43,7 +42,7 @@ class Actions(MethodCollection):
                 f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods after it "
                 f"if you like: {sets}."
             )
-        self.check_names_are_unique(f"actions={str(self)!r} of method airrag")
+        Members.__post_init__(self)
 
     @property
     def is_lite(self) -> bool:
@@ -72,10 +71,10 @@ def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method
             raise UnknownName("action", name, (*FULL, *known), place=f"in actions={text!r}")
     own = tuple(name for name in names if name in FULL)
     ordered = next((each for each in SETS if sorted(each) == sorted(own)), own)
-    return Actions(ordered, tuple((name, make(name)) for name in names if name not in FULL))
+    return Actions(tuple((name, make(name)) for name in names if name not in FULL), ordered)
 
 
-ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
+ALL, WITHOUT_ANALYSIS = Actions(), Actions(own=LITE)
 
 
 @checked_dataclass()

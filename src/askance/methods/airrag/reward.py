@@ -9,6 +9,7 @@ The paper trains a reward model on paths with known answers. Here, a reward mode
   each sub-query with its best passage.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,8 +26,7 @@ from askance.methods.airrag.path_features import (
 )
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, Node, PathState
-from askance.methods.common.label_probabilities import label_options, label_probabilities, softmax
-from askance.methods.common.prompts import passage_text
+from askance.methods.common.prompts import label_options, label_probabilities, passage_text
 
 PASSAGE_TOKENS = 128
 """The maximum number of tokens shown of each passage."""
@@ -121,7 +121,7 @@ class PathRewardModel:
                     pair = self.pair(judge, state, with_passages=with_passages)
                     budget.spend_call(judge.count_tokens(*pair))
                     (logit,) = await judge.score_pairs([pair])
-                    return softmax(relevance(logit))[0]
+                    return math.exp(relevance(logit)[0])
                 prompt = self.prompt(judge, state, with_passages=with_passages)
                 model = BudgetedModel(judge.model, budget)
                 return (await label_probabilities(model, prompt, VERDICTS))[0]

@@ -273,11 +273,17 @@ class TreeSearch:
         return ActionRunner(self.parameters, answering, planning, self.run, budget, self.reward_model)
 
     async def _direct_runner(self) -> ActionRunner:
-        """Return the runner of the direct answer, whose budget is just enough."""
-        runner = self._action_runner(TokenLedger(0))
-        num_tokens = await self.run.model.count(runner.prompts.da())
-        num_tokens += await runner.tokens_to_finish(PathState(), DA)
-        return self._action_runner(self.ledger.part(num_tokens))
+        """Return the runner of the direct answer.
+
+        Its budget is just enough, or 0 if that is more than a quarter of the tokens left.
+        """
+        left, most = self.ledger.left, None
+        if left is not None:
+            runner = self._action_runner(TokenLedger(0))
+            most = await self.run.model.count(runner.prompts.da())
+            most += await runner.tokens_to_finish(PathState(), DA)
+            most = most if 4 * most <= left else 0
+        return self._action_runner(self.ledger.lend(most))
 
     async def _budget_of_rollout(self, rollout: int) -> TokenLedger | None:
         """Return the budget of a rollout, or None if it has no room for an answer and is not the first."""

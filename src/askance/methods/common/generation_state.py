@@ -116,19 +116,14 @@ class GenerationState:
         If nothing is found, the prompt keeps its passages.
         """
         decision = self.run.trace.decide("retrieve", "search", why, query=query)
-        self.show_passages(await self.search(decision, k))
+        self.show_passages(await self.search(decision, k) or self.hits)
 
     async def search_first(self, k: int) -> None:
         """Search for the question, and put the passages found into the prompt."""
         await self.search_for(self.question.text, k, "the first search is made with the question itself")
 
     def show_passages(self, hits: tuple[Hit, ...]) -> None:
-        """Replace the passages in the prompt with `hits`, unless `hits` is empty."""
-        if hits:
-            self.return_to(hits)
-
-    def return_to(self, hits: tuple[Hit, ...]) -> None:
-        """Show earlier passages again, or none if `hits` is empty, from the end of the text on."""
+        """Replace the passages in the prompt with `hits`, from the end of the text on."""
         if hits != self.hits:
             self.hits = hits
             self.shown.append((len(self.text), hits))

@@ -6,38 +6,39 @@ from itertools import product
 from typing import Any
 
 from askance.core.answers import Answer
-from askance.core.errors import ParameterError, UnknownName
+from askance.core.errors import AskanceError, LimitReached, ModelSpecError, ParameterError, UnknownName
 from askance.core.parameters import method_spec
 from askance.core.ports import ChecksModels, Method, Needs, RoleModel, Run
-from askance.core.token_ledger import TokenLedger, budgeted
+from askance.core.token_ledger import NoRoom, TokenLedger, budgeted
 from askance.core.types import Question, Role
 from askance.methods.common.token_limit import answer_within_limit
 
 NamedMethods = tuple[tuple[str, Method], ...]
 
 
-class MethodCollection:
-    """The base class of parameter values that contain named methods, each with its own parameters.
+@dataclass(frozen=True, slots=True, repr=False)
+class Members:
+    """The methods that another method calls, in order, by names that differ from each other.
 
     Attributes:
-        own: The names of entries that are actions instead of methods, listed before `named`.
-    """
+        own: The names of actions instead of methods, listed before `named`.
 
-    __slots__ = ()
+    Raises:
+        ParameterError: A name occurs twice.
+    """
 
     named: NamedMethods
     own: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        twice = next((name for name in self.names if self.names.count(name) > 1), None)
+        if twice is not None:
+            raise ParameterError(f"{str(self)!r} can't be used: {twice} occurs twice.")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the methods, in order."""
         return tuple(name for name, _ in self.named)
-
-    def check_names_are_unique(self, parameter: str) -> None:
-        """Raise a ParameterError about `parameter` if a name occurs twice."""
-        twice = next((name for name in self.names if self.names.count(name) > 1), None)
-        if twice is not None:
-            raise ParameterError(f"parameter {parameter}: {twice} occurs twice.")
 
     def arguments(self, parameter: str) -> dict[str, Any]:
         """Return the arguments of a specification that make this collection (see `core.spec`)."""
@@ -53,38 +54,27 @@ class MethodCollection:
         return ",".join([*self.own, *members])
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Members(MethodCollection):
-    """One or more named methods, in order.
-
-    Raises:
-        ParameterError: The collection is empty, or a name occurs twice.
-    """
-
-    named: NamedMethods
-
-    def __post_init__(self) -> None:
-        if not self.named:
-            raise ParameterError("parameter methods='' of method blender: name one or more methods.")
-        self.check_names_are_unique(f"methods={str(self)!r} of method blender")
-
-
 async def member_answer(
     name: str, method: Method, question: Question, run: Run, ledger: TokenLedger
-) -> Answer:
-    """Return a member's answer, whose calls stay within a token budget.
+) -> tuple[Answer, Exception | None]:
+    """Return a member's answer, whose calls stay within a token budget, and the error that ended it, if any.
 
     The number of tokens left in the budget also limits the member's own L_max.
 
     Raises:
-        BudgetTooSmall, NoRoom: The budget has no room for an answer.
+        LimitReached, ModelSpecError: The whole question can't be answered.
     """
     models = {role: budgeted(model, ledger, scope=(name,)) for role, model in run.models.items()}
     member: Any = method
     if ledger.left is not None and hasattr(method, "l_max"):
         l_max = ledger.left if member.l_max is None else min(member.l_max, ledger.left)
         member = replace(member, l_max=max(1, l_max))  # the parameter must be at least 1
-    return await answer_within_limit(member, question, replace(run, models=models))
+    try:
+        return await answer_within_limit(member, question, replace(run, models=models)), None
+    except (LimitReached, ModelSpecError):
+        raise
+    except (AskanceError, NoRoom) as error:
+        return Answer(""), error
 
 
 def combined_needs(needs: Sequence[Needs]) -> Needs:
@@ -120,15 +110,15 @@ def parse_members(text: str, methods: Iterable[str], make: Callable[[str], Metho
         UnknownName: A method does not exist.
         ParameterError: No method is named, a name occurs twice, or a name is not valid.
     """
-    known, named = tuple(methods), []
+    known, named, place = tuple(methods), [], f"parameter methods={text!r} of method blender"
     for part in filter(None, map(str.strip, text.split(","))):
         own, equals, base = (piece.strip() for piece in part.partition("="))
         method = (base or own).lower()
         if equals and not own.isidentifier():
-            raise ParameterError(
-                f"parameter methods={text!r} of method blender: {own!r} is not a valid name, such as more."
-            )
+            raise ParameterError(f"{place}: {own!r} is not a valid name, such as more.")
         if method not in known:
             raise UnknownName("method", method, known, place=f"in methods={text!r}")
         named.append((own if equals else method, make(method)))
+    if not named:
+        raise ParameterError(f"{place}: name one or more methods.")
     return Members(tuple(named))

@@ -5,6 +5,7 @@ puts the same parts into the model's chat format, for models that accept nothing
 holds the fixed text; each method that uses this prompt takes one as a parameter.
 """
 
+import math
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -177,3 +178,24 @@ def question_spans(question: Question) -> tuple[Span, ...]:
     if question.options:
         asked += [Span("\nOptions: "), untrusted("; ".join(question.options))]
     return tuple(asked)
+
+
+async def label_probabilities(model: Model, prompt: Prompt, labels: Iterable[str]) -> list[float]:
+    """Return the probabilities of labels after a prompt, normalised to sum to 1.
+
+    If every label is impossible, all results are 0.
+    """
+    logprobs = [option.logprob for option in await model.score(prompt, label_options(prompt, labels))]
+    best = max(logprobs)
+    if not math.isfinite(best):
+        return [0.0] * len(logprobs)
+    weights = [math.exp(logprob - best) for logprob in logprobs]
+    return [weight / sum(weights) for weight in weights]
+
+
+def label_options(prompt: Prompt, labels: Iterable[str]) -> tuple[str, ...]:
+    """Return labels as options for `Model.score`.
+
+    If the prompt is raw text, each option begins with a space.
+    """
+    return tuple(labels if isinstance(prompt, Chat) else (f" {label}" for label in labels))

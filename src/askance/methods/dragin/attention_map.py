@@ -63,7 +63,7 @@ class AttentionMap:
         start = self.regions[1][0]
         return replace(self, text=self.text[:start] + answer + self.text[start + len(answer) :])
 
-    def influence(self, start: int, end: int, heads: Heads, *, counts_itself: bool) -> float:
+    def influence(self, start: int, end: int, heads: Heads, counts_itself: bool) -> float:
         """Return the maximum attention that a token pays to characters `start:end` of the sentence.
 
         Args:

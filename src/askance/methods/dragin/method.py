@@ -222,19 +222,11 @@ class Dragin(DraginParameters):
 
     search_first: bool = parameter(True, "search for the question before the first sentence")
     kept_passages: int = parameter(1, "number of earlier passages kept after a new search", at_least=0)
-    passages_for: Literal["auto", "sentence", "answer"] = parameter(
-        "auto",
-        "show the passages of a search until the sentence is complete, or until the next search; auto: until "
-        "the next search if search_first",
-    )
-    self_attention: Literal["auto", "yes", "no"] = parameter(
-        "auto", "whether the attention of a word to itself counts as its influence; auto: no if search_first"
-    )
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold",
-        belongs_to=("trigger", "heads", "search_first", "self_attention"),
+        belongs_to=("trigger", "heads", "search_first"),
         in_force="theta",
     )
 
@@ -244,22 +236,11 @@ class Dragin(DraginParameters):
         signals: set[Signal] = {"logprob"} if self.signal else set()
         return Needs(frozenset(signals), one_of=layouts, attention=attends, retriever=True)
 
-    @property
-    def _is_for_one_sentence(self) -> bool:
-        """True if the passages of a search are shown only until the sentence is complete."""
-        return self.passages_for == "sentence" or (self.passages_for == "auto" and not self.search_first)
-
-    @property
-    def _counts_itself(self) -> bool:
-        """True if the attention of a word to itself counts as its influence."""
-        return self.self_attention == "yes" or (self.self_attention == "auto" and not self.search_first)
-
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
         sentences, started, is_searched = set[str](), "", False
         if self.search_first:
             await state.search_first(self.passages)
-        first = state.hits
         for step in state.rounds(self.max_rounds):
             want = replace(self.want(run), logprob=bool(self.signal))
             written = await self.next_sentence(state, want, step)
@@ -280,8 +261,8 @@ class Dragin(DraginParameters):
             if started or not is_repeated:  # a started sentence is completed
                 state.keep_text(written.text, len(written.tokens))
             state.stop_reason = "the sentence was written before, word for word" if is_repeated else reason
-            if is_searched and self._is_for_one_sentence:
-                state.return_to(first)
+            if is_searched and not self.search_first:
+                state.show_passages(())
             sentences.add(sentence)
             started, is_searched = "", False
         return await state.finish()
@@ -309,10 +290,8 @@ class Dragin(DraginParameters):
             if self.trigger == "token_probability" or attention is None:
                 return max(map(improbability, parts))
             uncertainty = float(np.mean([_uncertainty(token) for token in parts]))
-            influence = attention.influence(
-                word.start, word.end, self.heads, counts_itself=self._counts_itself
-            )
-            return uncertainty * influence
+            counts_itself = not self.search_first
+            return uncertainty * attention.influence(word.start, word.end, self.heads, counts_itself)
 
         signals = self.word_signals(words, map(score, words))
         pairs = zip(words, signals, strict=True)

@@ -58,7 +58,7 @@ class DraginPaper(DraginParameters):
             has_searched = bool(decision.query)
             if has_searched:
                 state.keep_text(scored.kept, scored.num_kept_tokens)
-                state.show_passages(await state.search(decision, self.passages))
+                state.show_passages(await state.search(decision, self.passages) or state.hits)
             else:
                 state.keep_piece(written)
         return await state.finish()

@@ -39,8 +39,7 @@ from askance.core.types import (
     relevance,
     untrusted,
 )
-from askance.methods.common.label_probabilities import label_probabilities
-from askance.methods.common.prompts import numbered, passage_text, question_spans
+from askance.methods.common.prompts import label_probabilities, numbered, passage_text, question_spans
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tokens import Distribution, Group
 from askance.text.words import PIECE
