@@ -23,8 +23,8 @@ from askance.cli.main import exit_codes
 from askance.configuration.evaluation import open_metrics
 from askance.configuration.presets import open_preset
 from askance.core.parameters import parse_parameters
-from askance.evaluation.calibration.by_score import ScoreGoal
-from askance.evaluation.calibration.calibrate import Calibration, calibrate
+from askance.evaluation.choose.calibrate import Calibration, calibrate
+from askance.evaluation.choose.goals import ScoreGoal
 from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag

@@ -29,7 +29,7 @@ from askance.core.errors import LimitReached, PromptTooLong
 from askance.core.ports import Model, Retriever
 from askance.core.strict_json import json_line
 from askance.core.types import GenerateRequest, Passage, Prompt, Question, Sampling, Span, untrusted
-from askance.evaluation.advice.passages import PassageChoice
+from askance.evaluation.choose.passages import PassageChoice
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, whole
 from askance.evaluation.datasets.single_hop import NO_ANSWER, UNANSWERABLE
 from askance.evaluation.metrics.answers import f1
