@@ -30,7 +30,7 @@ from askance.cli.main import exit_codes
 from askance.core.ports import RoleModel
 from askance.core.trace import Decided, Expanded
 from askance.core.types import GenerateRequest, Generation, Key, Passage, Question
-from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import Actions
 from askance.methods.airrag.state import QT, RA, SA, SAY
@@ -213,7 +213,7 @@ def finish(file: Path, numbers: Mapping[str, Any], flaws: Sequence[str]) -> None
         raise SystemExit(1)
 
 
-def in_points(difference: Difference) -> str:
+def in_points(difference: MeanInterval) -> str:
     """Return a difference of accuracies in points, with its interval."""
     mean, low, high = (100 * each for each in (difference.mean, difference.low, difference.high))
     return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"

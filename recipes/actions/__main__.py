@@ -21,7 +21,7 @@ from askance.configuration.grid import Grid
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.summaries import scores_of
 from askance.retrieval.index.build import build_index
 from askance.terminal.console import out as screen
@@ -124,7 +124,7 @@ def recall_gate(taught: RecordedRun, untaught: RecordedRun) -> dict[str, bool]:
     """Return the conditions on the supporting recall, and whether each is met."""
     own = scores_of(taught.records, RECALL)
     mean = mean_interval(list(own.values()))
-    gain: Difference = paired_difference(own, scores_of(untaught.records, RECALL))
+    gain: MeanInterval = paired_difference(own, scores_of(untaught.records, RECALL))
     interval = f"{gain.mean:+.3f}, {gain.low:+.3f} to {gain.high:+.3f}"
     return {
         f"supporting recall at least {MIN_RECALL} ({mean.mean:.3f})": mean.mean >= MIN_RECALL,

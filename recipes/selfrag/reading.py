@@ -26,7 +26,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.answers import match
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.methods.selfrag.parameters import SelfragParameters
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
@@ -63,7 +63,7 @@ class Row:
     """The accuracy of one method beside that of `selfrag`, and its searches per question."""
 
     accuracy: MeanInterval
-    difference: Difference
+    difference: MeanInterval
     searches: float
 
 

@@ -200,7 +200,7 @@ async def _write_questions(work: _Work) -> None:
             "give more --minutes (the same command continues), more documents, or another --model, which may "
             "write better questions."
         )
-    write_out(work.questions, "".join(found.lines()))
+    write_out(work.questions, found.text)
 
 
 def _show(advice: Advice, trial: CandidateTrial) -> None:

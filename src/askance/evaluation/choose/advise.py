@@ -21,7 +21,7 @@ from askance.evaluation.report.tables import ResultTable, cost_table, difference
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
 from askance.evaluation.run.runner import GridListener, LoadModels, RunOptions, run_grid
-from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons, compare_group
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.selective import is_answerable
@@ -149,7 +149,7 @@ class AbstainFinding:
     threshold: float
     refused: MeanInterval
     lost: MeanInterval
-    gain: Difference
+    gain: MeanInterval
 
     @property
     def pays(self) -> bool:
