@@ -22,7 +22,7 @@ from askance.core.errors import InputError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
-from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.pair_scorer import CrossEncoder, load_cross_encoder
 from askance_lab.training.relevance.pairs import indexed_paragraphs
@@ -98,7 +98,7 @@ class Reranking:
     alone: MeanInterval
     mixed: MeanInterval
     weights: Mapping[str, float]
-    gain: Difference
+    gain: MeanInterval
 
 
 def rank_candidates(
@@ -133,7 +133,7 @@ def reranking(ranked: Sequence[Ranked]) -> Reranking:
         others = [each for each in ranked if each.article != article]
         return max(WEIGHTS, key=lambda weight: sum(each.is_first_relevant(weight) for each in others))
 
-    def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
+    def difference(first: Sequence[float], second: Sequence[float]) -> MeanInterval:
         first_by_id, second_by_id = (
             {f"{i}": score for i, score in enumerate(each)} for each in (first, second)
         )

@@ -10,7 +10,7 @@ import pytest
 from askance.configuration.evaluation import read_dataset
 from askance.configuration.sources import read_config
 from askance.core.errors import MissingExtra
-from askance.evaluation.advice import trial
+from askance.evaluation.choose import advise as choosing
 from askance.models.scripted import ScriptedModel, ScriptedPairScorer
 
 TOWNS = [
@@ -81,7 +81,7 @@ def advise(run, docs, tmp_path, monkeypatch):
         monkeypatch.setattr("askance.cli.advise.load_encoder", missing)
         monkeypatch.setattr("askance.cli.advise.load_cross_encoder", scripted)
         monkeypatch.setattr("askance.configuration.build.load_reranker", scripted)
-        monkeypatch.setattr(trial, "CANDIDATES", FEW)
+        monkeypatch.setattr(choosing, "CANDIDATES", FEW)
         given = ("--docs", docs, "--out", tmp_path / "advice", "--model", "scripted", "--questions", "16")
         code, out, err = run("advise", *given, *words, columns=200)
         return code, " ".join(out.split()), " ".join(err.split())
@@ -188,7 +188,7 @@ def test_minutes_that_are_too_few_say_what_continues(advise, tmp_path, monkeypat
             file.unlink()
         folder.rmdir()
     clock = SimpleNamespace(monotonic=iter(range(0, 10**9, 10**6)).__next__)
-    monkeypatch.setattr("askance.evaluation.advice.trial.time", clock)  # the module's own, not asyncio's
+    monkeypatch.setattr("askance.cli.advise.time", clock)  # the module's own, not asyncio's
     code, _, err = advise("--minutes", "1")
     assert code == 2
     assert "single has answered 0 answerable questions" in err

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from askance.models.scripted import Reply, ScriptedModel
-from tests.evaluation.calibration.test_calibrate import PROBABILITIES, reply
+from tests.evaluation.choose.test_calibrate import PROBABILITIES, reply
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def frontier_of(results: Sequence[Result], metric: str) -> list[Result]:
     question. At any budget, the best affordable setting is the last one whose tokens are within the budget.
     """
     points = [
-        Point(number, result.setting.name, result.average[TOKENS].mean, score.mean, score.low, score.high)
+        Point(number, result.setting.name, result.average[TOKENS].mean, score)
         for number, result in enumerate(results)
         if (score := result.average.get(metric)) is not None
     ]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from askance.evaluation.statistics.compare import (
-    Difference,
     MeanInterval,
     mean_interval,
     paired_difference,
@@ -44,7 +43,7 @@ def tokens(made: Made, method: str, hops: Sequence[int] = HOPS) -> float:
     return fmean(num_tokens(record) for each in hops for record in made.records[method][each])
 
 
-def difference(made: Made, method: str, other: str, hops: Sequence[int] = SEVERAL) -> Difference:
+def difference(made: Made, method: str, other: str, hops: Sequence[int] = SEVERAL) -> MeanInterval:
     """Return the exact match of a method less that of another one, over questions with so many hops."""
     own, base = (
         {
@@ -89,6 +88,6 @@ def gate(made: Made) -> list[GateRow]:
     return rows
 
 
-def shown(found: Difference) -> str:
+def shown(found: MeanInterval) -> str:
     """Return a difference in points with its 95 % interval."""
     return f"{100 * found.mean:+.1f} points ({100 * found.low:+.1f} to {100 * found.high:+.1f})"

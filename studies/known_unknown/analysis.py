@@ -11,7 +11,6 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import (
-    Difference,
     MeanInterval,
     mean_interval,
     paired_difference,
@@ -30,7 +29,7 @@ class Row:
     """
 
     accuracy: MeanInterval
-    difference: Difference
+    difference: MeanInterval
     searches: float
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import Difference, MeanInterval, paired_difference
+from askance.evaluation.statistics.compare import MeanInterval, paired_difference
 from askance.evaluation.statistics.roc import RocArea
 from studies.known_unknown.analysis import (
     CurvePoint,
@@ -65,7 +65,7 @@ class Results:
     by_order: Mapping[str, Mapping[str, Row]]
     curves: Mapping[str, Mapping[str, Sequence[CurvePoint]]]
     queries: Mapping[str, MeanInterval]
-    dragin_over_flare: Difference
+    dragin_over_flare: MeanInterval
 
     @property
     def best_adaptive(self) -> str:
@@ -188,5 +188,5 @@ def _has_order(order: str, record: Record) -> bool:
     return order_of(record) == order
 
 
-def _interval(difference: Difference) -> str:
+def _interval(difference: MeanInterval) -> str:
     return f"95 % interval {100 * difference.low:+.1f} to {100 * difference.high:+.1f}"

@@ -19,8 +19,8 @@ from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.grid import Grid
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError
-from askance.evaluation.calibration.by_score import ScoreGoal
-from askance.evaluation.calibration.calibrate import calibrate
+from askance.evaluation.choose.calibrate import calibrate
+from askance.evaluation.choose.goals import ScoreGoal
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.durable_files import write_atomically
 from studies.known_unknown.study import DOCUMENTS, SEED, SETTINGS

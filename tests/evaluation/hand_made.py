@@ -37,7 +37,6 @@ def settings(records, **fields):
     given = {
         "dataset": "jsonl:bridges.jsonl",
         "num_questions": len(records),
-        "questions_sha256": "0" * 64,
         "method": fields.get("title", "single").partition("(")[0].strip(),
         "title": "single",
         "parameters": {"passages": "3"},

@@ -64,7 +64,6 @@ def test_those_of_a_list_in_the_order_of_the_dataset(dataset, tmp_path):
     ("lines", "message"),
     [
         (["id-1", "id-99x"], "names the question 'id-99x', which"),
-        (["id-1", "id-2", "id-1"], "names the question 'id-1' 2 times: name it once"),
         (["", " "], "names no questions: write one question id per line"),
     ],
 )

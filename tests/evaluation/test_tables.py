@@ -4,7 +4,15 @@ import pytest
 
 from askance.core.answers import Usage
 from askance.evaluation.metrics.prices import Prices
-from askance.evaluation.report.tables import label, markdown, p_text, remarks_of, signed, tables_of
+from askance.evaluation.report.tables import (
+    label,
+    markdown,
+    p_text,
+    remarks_of,
+    searches_tables,
+    signed,
+    tables_of,
+)
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
@@ -132,3 +140,11 @@ def test_differences_have_a_sign(value, text):
 @pytest.mark.parametrize(("p", "text"), [(1.0, "1.000"), (0.04, "0.040"), (0.001, "0.001"), (1e-4, "<0.001")])
 def test_a_p_is_never_shown_as_zero(p, text):
     assert p_text(p) == text
+
+
+def test_searches_per_question():
+    runs = [run_of([record(at, usage=Usage(searches=at % 3 and 40 * at)) for at in range(1, 5)], "runs/a")]
+    (table,) = searches_tables(*group_runs(runs))
+    assert table.headings == ("run", *map(str, range(10)), "10+")
+    assert table.rows == (("single", "25%", *9 * ["0%"], "75%"),)
+    assert not [*searches_tables(*group_runs([run_of([record(1, usage=Usage())], "runs/a")]))]

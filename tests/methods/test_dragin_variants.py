@@ -12,8 +12,8 @@ from askance.ask import Engine, ask
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.evaluation.calibration.by_searches import SearchesGoal
-from askance.evaluation.calibration.calibrate import calibrate
+from askance.evaluation.choose.calibrate import calibrate
+from askance.evaluation.choose.goals import SearchesGoal
 from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap, query_of

@@ -1,7 +1,7 @@
 """The calibration of a method that judges a sentence by its mean."""
 
 from askance.models.scripted import Reply
-from tests.evaluation.calibration.test_calibrate import FLARE, run
+from tests.evaluation.choose.test_calibrate import FLARE, run
 
 
 def test_a_sentence_is_judged_by_its_mean():

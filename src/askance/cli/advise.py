@@ -20,19 +20,20 @@ from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.installing import install_line
 from askance.core.ports import language_model
-from askance.evaluation.advice.findings import Advice, settings_text
-from askance.evaluation.advice.findings import advise as find_advice
-from askance.evaluation.advice.passages import LEAST_GROUPS, PassageChoice, choose_passages
-from askance.evaluation.advice.questions import QuestionWriter, write_questions
-from askance.evaluation.advice.trial import (
+from askance.evaluation.choose.advise import (
     BASE,
     CANDIDATES,
     FIRST_ROUND,
     LEAST_QUESTIONS,
+    Advice,
     CandidateTrial,
     ready_candidates,
+    settings_text,
     try_candidates,
 )
+from askance.evaluation.choose.advise import advise as find_advice
+from askance.evaluation.choose.passages import LEAST_GROUPS, PassageChoice, choose_passages
+from askance.evaluation.choose.questions import QuestionWriter, write_questions
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.evaluation.statistics.paired_runs import compare_group
@@ -199,7 +200,7 @@ async def _write_questions(work: _Work) -> None:
             "give more --minutes (the same command continues), more documents, or another --model, which may "
             "write better questions."
         )
-    write_out(work.questions, "".join(found.lines()))
+    write_out(work.questions, found.text)
 
 
 def _show(advice: Advice, trial: CandidateTrial) -> None:

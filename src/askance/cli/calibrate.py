@@ -19,10 +19,9 @@ from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters, name_of, search_parameter
 from askance.core.ports import Method
 from askance.core.strict_json import json_line
-from askance.evaluation.calibration.by_score import ScoreGoal
-from askance.evaluation.calibration.by_searches import SearchesGoal
-from askance.evaluation.calibration.calibrate import Calibration, choose_parameter
-from askance.evaluation.calibration.calibrate import calibrate as find_value
+from askance.evaluation.choose.calibrate import Calibration, choose_parameter
+from askance.evaluation.choose.calibrate import calibrate as find_value
+from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.statistics.compare import MeanInterval
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain

@@ -58,7 +58,6 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         charts=charts,
         published=published,
         describe_models=describe_models,
-        searches_of=_searches_of,
         reported=reported,
         made_on=made_on,
         version=VERSION,
@@ -74,11 +73,3 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
 def _printable(value: object) -> object:
     """Return the value of a template expression, made safe to show. Markup is returned unchanged."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _searches_of(group: RunGroup) -> dict[str, list[int]]:
-    """Return the number of searches of each question, by the name of the run."""
-    return {
-        name: [record.usage.searches for record in run.records]
-        for name, run in zip(group.names, group.runs, strict=True)
-    }

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from askance.configuration.catalogue import METRICS
 from askance.evaluation.metrics import answers
-from askance.evaluation.metrics.answers import exact_match, f1, precision, recall, yes_no_accuracy
+from askance.evaluation.metrics.answers import exact_match, f1, precision, recall
 from askance.text.answers import normalise_answer
 from tests.tolerances import near
 
@@ -78,22 +78,6 @@ def test_precision_and_recall_may_come_from_different_golds():
     assert precision("Ada Augusta Lovelace", golds) == 1
     assert recall("Ada Augusta Lovelace", golds) == 1
     assert f1("Ada Augusta Lovelace", golds) == near(2 * 3 / (3 + 5))
-
-
-@pytest.mark.parametrize(
-    ("prediction", "golds", "expected"),
-    [
-        ("yes", ["yes"], 1),
-        ("No.", ["no"], 1),
-        ("no", ["yes"], 0),
-        ("", ["no"], 0),
-        ("yes and no", ["yes"], 0),
-        ("yes", ["Bonn"], None),
-        ("yes", ["yes", "no"], None),
-    ],
-)
-def test_yes_no_accuracy(prediction, golds, expected):
-    assert yes_no_accuracy(prediction, golds) == expected
 
 
 def test_airrag_ignores_golds_of_which_nothing_is_left():

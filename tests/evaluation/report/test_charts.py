@@ -1,35 +1,28 @@
-"""The frontier and the histograms."""
+"""The frontier."""
 
-import sys
 from itertools import combinations
 from math import dist
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.answers import Usage
-from askance.core.errors import MissingExtra
 from askance.evaluation.report.charts import (
-    MOST_BARS,
     Point,
     frontier,
     frontier_chart,
     frontier_figure,
-    histogram_charts,
-    histogram_figure,
     points_of,
-    shares_of,
 )
+from askance.evaluation.statistics.compare import MeanInterval
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
-from tests.tolerances import near
 
 
 def point(number, cost, score):
-    return Point(number, f"m{number}", cost, score, score - 0.1, score + 0.1)
+    return Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2, 0.95))
 
 
 def numbers_of(points):
@@ -80,10 +73,10 @@ def test_what_is_off_the_frontier_is_beaten_by_one_on_it(pairs):
     best = frontier(points)
     for each in points:
         if each not in best:
-            assert any(other.cost <= each.cost and other.score >= each.score for other in best)
+            assert any(other.cost <= each.cost and other.score.mean >= each.score.mean for other in best)
     for one, two in combinations(best, 2):
         assert one.cost < two.cost
-        assert one.score < two.score
+        assert one.score.mean < two.score.mean
 
 
 def test_points_are_tokens_computed_and_the_metric_with_its_interval():
@@ -94,8 +87,8 @@ def test_points_are_tokens_computed_and_the_metric_with_its_interval():
     ]
     (group,) = group_runs(runs)
     assert points_of(compare_group(group), "f1") == [
-        Point(1, "single", 70.0, 0.5, 0.0, 1.0),
-        Point(2, "flare", 110.0, 1.0, 1.0, 1.0),
+        Point(1, "single", 70.0, MeanInterval(0.5, 0.0, 1.0, 2, 0.95)),
+        Point(2, "flare", 110.0, MeanInterval(1.0, 1.0, 1.0, 2, 0.95)),
     ]
 
 
@@ -105,10 +98,10 @@ def test_the_chart_draws_every_run():
     assert title_of(chart).endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
     figure = frontier_figure(points, "f1")
     dots = dots_of(figure)
-    assert list(dots) == [(each.cost, each.score) for each in points]
+    assert list(dots) == [(each.cost, each.score.mean) for each in points]
     assert dots[100, 0.2] == dots[1000, 0.4] != dots[2000, 0.3]
     whiskers = [line.get_ydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
-    assert [tuple(each) for each in whiskers] == [(each.low, each.high) for each in points]
+    assert [tuple(each) for each in whiskers] == [(each.score.low, each.score.high) for each in points]
     assert texts_of(chart)[-3:] == ["1", "2", "3"]
     assert str(points[1]) == "m2: 0.400 (0.300 to 0.500), 1,000 tokens"
 
@@ -152,41 +145,7 @@ def test_charts_are_the_same_each_time_and_their_names_differ():
     points = [point(1, 100, 0.2), point(2, 1000, 0.4)]
     assert frontier_chart(points, "f1") == frontier_chart(points, "f1")
 
-    def names(chart):
-        return {each.get("id") for each in parsed(chart).iter() if each.get("id")}
-
-    one, other = (names(each) for each in histogram_charts({"a": [0, 1], "b": [0, 1]}).values())
-    assert one
-    assert not one & other
-
-
-def test_without_matplotlib_a_chart_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtra, match="matplotlib"):
-        frontier_figure([point(1, 100, 0.2)], "f1")
-
-
-def test_shares_of_searches():
-    assert shares_of([0, 1, 1, 3], 4) == [0.25, 0.5, 0.0, 0.25]
-    assert shares_of([0, 9, 5], 3) == near([1 / 3, 0, 2 / 3])
-
-
-def test_histograms_have_the_same_scales():
-    charts = histogram_charts({"often": [1, 2, 2, 3], "never": [0, 0, 0, 0]})
-    assert list(charts) == ["often", "never"]
-    assert texts_of(charts["never"]) == ["0", "1", "2", "3", "100%", "mean 0.00"]
-    assert [text for text in texts_of(charts["often"]) if "%" in text] == ["25%", "50%", "25%"]
-    assert title_of(charts["often"]).endswith(
-        "mean 2.00; share of questions by searches: 1: 25%, 2: 50%, 3: 25%"
-    )
-    shares = {"0": 0.25, "1": 0.75}
-    tops = {histogram_figure(each, 0.9, 1.0).axes[0].get_ylim() for each in (shares, {"0": 0.9, "1": 0.1})}
-    assert len(tops) == 1
-    bars = histogram_figure(shares, 0.9, 1.0).axes[0].patches
-    assert [bar.get_height() for bar in bars] == [0.25, 0.75]
-
-
-def test_many_searches_share_the_last_bar():
-    chart = histogram_charts({"m": [0, 40]})["m"]
-    assert title_of(chart).endswith(f"0: 50%, {MOST_BARS - 1}+: 50%")
-    assert f"{MOST_BARS - 1}+" in texts_of(chart)
+    one, other = (frontier_chart(points, metric) for metric in ("f1", "accuracy"))
+    ids = [{each.get("id") for each in parsed(chart).iter() if each.get("id")} for chart in (one, other)]
+    assert ids[0]
+    assert not ids[0] & ids[1]

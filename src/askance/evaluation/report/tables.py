@@ -1,16 +1,20 @@
 """The tables about runs as text, for the terminal, for Markdown and for the HTML report."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, MeanInterval
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
 from askance.evaluation.statistics.roc import shown_area
+from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.selective import Selective
 from askance.evaluation.statistics.summaries import Costs, PartSummary, RunSummary, reading_note
 
 NONE = "–"
+MOST_SEARCHES = 10
+"""The number of searches from which questions share a column."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 INTERVAL = "95 %"
 _P = (
@@ -159,6 +163,20 @@ def cost_table(found: Comparisons) -> ResultTable:
         "Means, except for the seconds. Tokens computed: prompt tokens that were not reused, and generated."
     )
     return ResultTable("Cost", ("run", *columns), tuple(rows), note=note)
+
+
+def searches_tables(group: RunGroup) -> Iterator[ResultTable]:
+    """Yield the table of the shares of questions by their number of searches, if any question has one."""
+    counts = [Counter(min(each.usage.searches, MOST_SEARCHES) for each in run.records) for run in group.runs]
+    most = max(map(max, counts))
+    if most:
+        headings = [*map(str, range(most)), f"{most}+" if most == MOST_SEARCHES else f"{most}"]
+        rows = [
+            (name, *(f"{each[number] / each.total():.0%}" for number in range(most + 1)))
+            for name, each in zip(group.names, counts, strict=True)
+        ]
+        note = "The share of questions by their number of searches."
+        yield ResultTable("Searches per question", ("run", *headings), tuple(rows), note=note)
 
 
 def part_tables(found: Comparisons) -> Iterator[ResultTable]:

@@ -1,11 +1,9 @@
 """Experiments that are ready to run, and the selection of their questions."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +59,9 @@ class ReadyExperiment:
             models: The names of the loaded models, by role.
             precisions: The data types that the models compute in, by role.
         """
-        examples = tuple(self.questions.values())
         return Settings(
             dataset=self.dataset,
-            num_questions=len(examples),
-            questions_sha256=sha256(repr(examples).encode()).hexdigest(),
+            num_questions=len(self.questions),
             method=name_of(type(self.method)),
             title=str(method_spec(self.method)),
             parameters=_parameters(self.method),
@@ -107,7 +103,7 @@ def select_examples(
     Raises:
         DatasetError: The list of ids can't be read, or names a question that the dataset does not have.
     """
-    indices: Sequence[int] = range(len(examples))
+    indices: Collection[int] = range(len(examples))
     if sample is not None:
         indices = stratified(examples, sample)
     elif ids is not None:
@@ -131,17 +127,15 @@ def stratified(examples: Sequence[Example], num_wanted: int) -> tuple[int, ...]:
     return tuple(index for _, _, index in sorted(ranked)[:num_wanted])
 
 
-def _listed(dataset: str, examples: Sequence[Example], path: Path) -> tuple[int, ...]:
+def _listed(dataset: str, examples: Sequence[Example], path: Path) -> set[int]:
     indices = {example.question.id: index for index, example in enumerate(examples)}
     with opened(path) as file:
         ids = [line.strip() for line in file.read().split("\n") if line.strip()]
     if not ids:
         raise DatasetError(f"{path} names no questions: write one question id per line.")
-    for id, times in Counter(ids).items():
-        if times > 1:
-            raise DatasetError(f"{path} names the question {id!r} {times} times: name it once.")
+    for id in ids:
         if id not in indices:
             near = get_close_matches(id, indices, n=1)
             remedy = f"did you mean {near[0]!r}?" if near else "check the list, or name another file."
             raise DatasetError(f"{path} names the question {id!r}, which {dataset!r} does not have: {remedy}")
-    return tuple(indices[id] for id in ids)
+    return {indices[id] for id in ids}

@@ -127,7 +127,6 @@ class Settings:
     Attributes:
         dataset: The dataset as the user named it, such as "hotpotqa:FILE".
         num_questions: The number of questions of the run.
-        questions_sha256: The hash of the questions of the run, in order.
         title: The specification of the method with the parameters that differ from their defaults.
         parameters: All parameters of the method, as text.
         models: The names of the loaded models, by role.
@@ -147,7 +146,6 @@ class Settings:
 
     dataset: str
     num_questions: int
-    questions_sha256: str
     method: str
     title: str
     parameters: Mapping[str, str]

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -165,16 +165,33 @@ async def evaluate(
         RunFolderError: The folder can't be used for this experiment.
         MissingAbility: The models or the index do not meet the method's needs.
         TooManyFailures: More questions have failed than `options` allows.
-        ModelSpecError, RequestRefused: The model can't answer any question (see `_ask_all`).
+        ModelSpecError, RequestRefused: The model can't answer any question (see `answer_all`).
     """
     with _opened(ready, folder, load_models, options) as (engine, writer, before):
         status = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
         left = {number: each for number, each in ready.questions.items() if each.question.id not in done}
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, Noted) and event.name == "retry":
+                status.num_retries += 1
+                progress(status)
+
         progress(status)
         _check_failures(status, options.max_failures)
         if engine is not None:
-            await _ask_all(engine, left, ready, writer, status, options, progress)
+            is_answered = status.num_finished > status.num_failures
+            work = answer_all(
+                engine, left, ready.scoring, ready.in_flight, listen=listen, is_answered=is_answered
+            )
+            async with aclosing(work) as finishing:
+                async for finished in finishing:
+                    # This does not run in a thread: an interrupted thread would write to a closed file.
+                    writer.add(finished)
+                    for record, _ in finished:
+                        status.add(record)
+                    progress(status)
+                    _check_failures(status, options.max_failures)
         return read_run(folder)
 
 
@@ -207,68 +224,46 @@ class Attempt:
     trace: Trace
 
 
-_Outcome = ItemResult[Attempt, Result]
-
-
-async def _ask_all(
+async def answer_all(
     engine: Engine,
     questions: NumberedExamples,
-    ready: ReadyExperiment,
-    writer: RunWriter,
-    status: RunStatus,
-    options: RunOptions,
-    progress: Progress,
-) -> None:
-    """Ask the unfinished questions of a run, and store each as soon as it is finished.
+    scoring: Scoring,
+    in_flight: int,
+    *,
+    listen: Callable[[AnyEvent], None] | None = None,
+    is_answered: bool = False,
+) -> AsyncGenerator[list[tuple[Record, Trace]]]:
+    """Answer questions, and yield their records with their traces in batches as they finish.
 
-    A question that fails is stored with its error and counts as answered wrongly. An error that all other
-    questions would also meet ends the run instead, and is not stored as the failure of a question.
+    A question that fails has a record with its error. An error that all other questions would also meet ends
+    the work instead, and is not recorded as the failure of a question.
 
     Args:
-        questions: The questions that are not finished yet.
-        ready: The experiment, which also sets the number of questions in flight. This number changes the
-            speed, and the seconds that each question takes, but never the answers.
-        status: The status of the run, which is updated.
+        in_flight: The number of questions that are answered at the same time. It changes the speed, and the
+            seconds that each question takes, but never the answers.
+        listen: A callback for the events of all questions.
+        is_answered: Whether a question of the same work was answered before.
 
     Raises:
-        TooManyFailures: More questions have failed than `options` allows. Questions in flight are abandoned.
         ModelSpecError, MissingAbility: The model can't answer any question.
-        RequestRefused: The server refused two questions, and no question of the run has been answered.
-        RunFolderError: The folder can no longer be written.
+        RequestRefused: The server refused two questions, and no question has been answered.
     """
-
-    def listen(event: AnyEvent) -> None:
-        if isinstance(event, Noted) and event.name == "retry":
-            status.num_retries += 1
-            progress(status)
-
     attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())
-    refused = list[_Outcome]()
-
-    def keep(outcomes: Sequence[_Outcome]) -> None:
-        finished = [(_record(outcome, ready.scoring), outcome.item.trace) for outcome in outcomes]
-        # This does not run in a thread: an interrupted thread would write to a closed file.
-        writer.add(finished)
-        for record, _ in finished:
-            status.add(record)
-        progress(status)
-
-    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), ready.in_flight)
+    refused = list[ItemResult[Attempt, Result]]()
+    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), in_flight)
     async with aclosing(work) as finishing:
         async for outcomes in finishing:
             lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
             kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
-            is_answered = any(each.error is None for each in kept)
-            has_answers = is_answered or status.num_finished > status.num_failures
-            refused = [each for each in kept if not has_answers and isinstance(each.error, RequestRefused)]
-            keep([each for each in kept if each not in refused])
+            is_answered = is_answered or any(each.error is None for each in kept)
+            refused = [each for each in kept if not is_answered and isinstance(each.error, RequestRefused)]
+            yield [_finished(each, scoring) for each in kept if each not in refused]
             # Until a question has been answered, a single refusal may be due to its question.
             for each in (*lasting, *refused[1:]):
                 if each.error is not None:
                     raise each.error
-            _check_failures(status, options.max_failures)
         if refused:
-            keep(refused)
+            yield [_finished(each, scoring) for each in refused]
 
 
 async def _answer(engine: Engine, attempt: Attempt) -> Result:
@@ -278,11 +273,12 @@ async def _answer(engine: Engine, attempt: Attempt) -> Result:
     return await engine.answer(attempt.example.question, trace=attempt.trace, retriever=retriever)
 
 
-def _record(outcome: _Outcome, scoring: Scoring) -> Record:
+def _finished(outcome: ItemResult[Attempt, Result], scoring: Scoring) -> tuple[Record, Trace]:
     attempt, error = outcome.item, outcome.error
     answer = None if outcome.result is None else outcome.result.answer
     message = "" if error is None else f"{type(error).__name__}: {error}"
-    return make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, message)
+    record = make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, message)
+    return record, attempt.trace
 
 
 def _check_failures(status: RunStatus, max_failures: int | None) -> None:

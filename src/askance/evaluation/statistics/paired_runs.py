@@ -7,7 +7,7 @@ from itertools import combinations
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.metrics.prices import Prices
 from askance.evaluation.statistics.compare import (
-    Difference,
+    MeanInterval,
     holm_adjusted,
     paired_difference,
     permutation_test,
@@ -46,7 +46,7 @@ class Comparison:
     metric: str
     run: str
     base: str
-    difference: Difference
+    difference: MeanInterval
     p: float
     p_holm: float
     won: int

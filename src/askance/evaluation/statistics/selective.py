@@ -17,6 +17,7 @@ from math import ceil, nan
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.run.record import Record
 from askance.evaluation.statistics.compare import CONFIDENCE, MeanInterval, mean_interval, percentile_interval
@@ -61,7 +62,7 @@ class Selective:
     curve: tuple[RiskPoint, ...]
 
 
-def is_answerable(record: Record) -> bool:
+def is_answerable(record: Record | Example) -> bool:
     """Return whether the documents answer a question, according to its dataset."""
     return record.golds != (NO_ANSWER,)
 

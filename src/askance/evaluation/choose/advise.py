@@ -1,28 +1,139 @@
-"""The findings of a trial: the gain of each candidate over the base, and whether abstaining pays.
+"""Advise a candidate: recorded runs of all candidates over a growing number of questions, and what they show.
 
-A candidate is advised only if the 95 % interval of its gain is above 0 and its p-value, corrected for all
-candidates by Holm's method, is below 0.05.
+In every round, all candidates are asked the same questions, twice as many as in the round before, until the
+time is over. A candidate is advised only if the 95 % interval of its gain over the base is above 0 and its
+p-value, corrected for all candidates by Holm's method, is below 0.05.
 """
 
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from askance.ask import check_needs
 from askance.confidence import default_calibration
-from askance.core.errors import InputError
-from askance.evaluation.advice.trial import BASE, LEAST_QUESTIONS, METRIC, CandidateTrial
+from askance.core.errors import AskanceError, DatasetError, InputError
 from askance.evaluation.report.tables import ResultTable, cost_table, difference_tables, results_table
-from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.evaluation.run.experiment import ReadyExperiment
+from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
+from askance.evaluation.run.runner import GridListener, LoadModels, RunOptions, run_grid
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons, compare_group
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.selective import is_answerable
 from askance.evaluation.statistics.summaries import scores_of
 
+BASE = "single"
+"""The candidate that the others are compared with."""
+METRIC = "f1"
+FIRST_ROUND = 12
+"""The number of questions of the first round."""
 SIGNIFICANT = 0.05
+LEAST_QUESTIONS = 8
+"""The least number of answerable questions by which a candidate is compared."""
 _NOT_ADVISED = ("where", "abstain_below", "cache", "in_flight", "seed", "schema", "models")
+CANDIDATES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("candidates.toml").read_text(encoding="utf-8")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTrial:
+    """The result of a trial.
+
+    Attributes:
+        runs: The run of each candidate that has a finished question, by the name of the candidate.
+        left_out: The reason for each candidate that could not be tried, or that an error stopped, by name.
+        is_timed_out: Whether the time ended before all questions were asked.
+    """
+
+    runs: Mapping[str, RecordedRun]
+    left_out: Mapping[str, str]
+    is_timed_out: bool
+
+
+def ready_candidates(
+    prepare: Mapping[str, Callable[[], ReadyExperiment]], questions: Path, load_models: LoadModels
+) -> tuple[dict[str, ReadyExperiment], dict[str, str]]:
+    """Return the candidates that can be tried, and the reason for each of the others.
+
+    Args:
+        prepare: A function for each candidate that prepares its experiment, by the name of the candidate.
+        questions: The file with the questions.
+
+    Raises:
+        InputError: The base can't be tried, or the dataset has too few answerable questions.
+    """
+    ready, left_out = dict[str, ReadyExperiment](), dict[str, str]()
+    for candidate, prepared in prepare.items():
+        try:
+            experiment = prepared()
+            models = load_models(experiment.models)
+            check_needs(experiment.method, models, experiment.retriever, experiment.encoder)
+        except InputError as error:
+            if candidate == BASE:
+                raise
+            left_out[candidate] = str(error)
+        else:
+            ready[candidate] = experiment
+    examples = ready[BASE].questions.values()
+    num_answerable = sum(map(is_answerable, examples))
+    if num_answerable < LEAST_QUESTIONS:
+        raise DatasetError(
+            f"{questions} has {num_answerable} answerable questions, and advice needs {LEAST_QUESTIONS}: add "
+            "some, or delete the file to have it written again."
+        )
+    return ready, left_out
+
+
+async def try_candidates(
+    candidates: Mapping[str, ReadyExperiment],
+    folder: Path,
+    load_models: LoadModels,
+    listener: GridListener,
+    *,
+    seconds: float,
+) -> CandidateTrial:
+    """Ask the candidates the questions, in rounds, and return their runs.
+
+    Args:
+        candidates: The candidates by name, the cheapest first.
+        folder: The folder of the runs. Finished questions there are not asked again.
+        seconds: The time, at most. Questions in flight at its end are abandoned.
+
+    Raises:
+        AskanceError: An error stopped the base.
+        RunFolderError: A run in `folder` was started with other settings or questions.
+    """
+    left, left_out, is_timed_out = dict(candidates), dict[str, str](), False
+    num_asked, num_all = FIRST_ROUND, len(candidates[BASE].questions)
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            while num_asked < 2 * num_all:
+                asked = {name: _first(each, num_asked, folder / name) for name, each in left.items()}
+                for name, run in (await run_grid(asked, folder, load_models, RunOptions(), listener)).items():
+                    if isinstance(run, AskanceError):
+                        if name == BASE:
+                            raise run
+                        left_out[name] = str(run)
+                        del left[name]
+                num_asked *= 2
+    except TimeoutError:
+        is_timed_out = True
+    folders = {name: folder / name for name in candidates if (folder / name / SETTINGS).exists()}
+    runs = {name: read_run(each) for name, each in folders.items()}
+    return CandidateTrial({name: run for name, run in runs.items() if run.records}, left_out, is_timed_out)
+
+
+def _first(ready: ReadyExperiment, num_questions: int, folder: Path) -> ReadyExperiment:
+    """Return an experiment with its first questions, and with all those of an earlier run in `folder`."""
+    if (folder / SETTINGS).exists():
+        num_questions = max(num_questions, read_run(folder).settings.num_questions)
+    return replace(ready, questions=dict(islice(ready.questions.items(), num_questions)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +149,7 @@ class AbstainFinding:
     threshold: float
     refused: MeanInterval
     lost: MeanInterval
-    gain: Difference
+    gain: MeanInterval
 
     @property
     def pays(self) -> bool:
@@ -74,7 +185,9 @@ class Advice:
     @property
     def too_few(self) -> list[str]:
         """The candidates that share too few finished questions with the base to be advised."""
-        return [each.run for each in self.found.differences if not _is_enough(each)]
+        return [
+            each.run for each in self.found.differences if each.difference.num_questions < LEAST_QUESTIONS
+        ]
 
     def tables(self) -> list[ResultTable]:
         """Return the findings as tables."""
@@ -132,18 +245,15 @@ def advise(trial: CandidateTrial) -> Advice:
         tuple(map(runs.__getitem__, names)), tuple(map(answerable.__getitem__, names)), tuple(names)
     )
     found = compare_group(group, metrics=(METRIC,), base=names.index(BASE))
-    better = [each for each in found.differences if _is_enough(each) and _is_better(each)]
+    better = [
+        each
+        for each in found.differences
+        if each.difference.num_questions >= LEAST_QUESTIONS
+        and each.difference.low > 0
+        and each.p_holm < SIGNIFICANT
+    ]
     best = max(better, key=lambda each: each.difference.mean, default=None)
     return Advice(found, best, _abstaining(runs[BASE if best is None else best.run]))
-
-
-def _is_enough(found: Comparison) -> bool:
-    return found.difference.num_questions >= LEAST_QUESTIONS
-
-
-def _is_better(found: Comparison) -> bool:
-    """Return whether a candidate is better than the base beyond chance."""
-    return found.difference.low > 0 and found.p_holm < SIGNIFICANT
 
 
 def _abstaining(run: RecordedRun) -> AbstainFinding | None:

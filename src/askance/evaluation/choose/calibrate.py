@@ -20,13 +20,21 @@ from askance.core.parameters import (
     parameter_range,
     search_parameter,
 )
-from askance.evaluation.calibration.by_score import ScoreGoal
-from askance.evaluation.calibration.by_searches import SearchesGoal
-from askance.evaluation.calibration.trials import Interval, OnProgress, Trial, TrialFailure, Trials
+from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
+from askance.evaluation.choose.trials import Interval, OnProgress, Trials
 from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 
 MAX_TRIALS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFailure:
+    """A question that could not be answered with one value of the parameter."""
+
+    question_id: str
+    value: float
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +102,14 @@ async def calibrate(
     Raises:
         InputError: There are no questions, the metric applies to none of them, or the method or parameter
             can't be calibrated.
-        AskanceError: Every question failed.
+        AskanceError: Every question failed, or an error that all questions would meet ended a trial.
     """
     method: Any = engine.method
     chosen = choose_parameter(type(method), parameter)
     if not examples or max_trials < 1:
         raise InputError("nothing to calibrate with: give at least one question and one trial.")
     low, high = parameter_range(parameter_field(type(method), chosen.name))
-    trials = Trials(engine, chosen, (low, high), examples, goal.scoring, in_flight, on_progress)
+    trials = Trials(engine, chosen, (low, high), examples, goal.scoring)
     value, given = chosen.value_of(method), getattr(method, chosen.name)
     if value is None or not math.isfinite(value):
         if given is None and chosen.belongs_to:
@@ -112,7 +120,7 @@ async def calibrate(
             )
         value = min(max(0.0, low), high)
     while value is not None and len(trials.completed) < max_trials:
-        await trials.run(value)
+        await trials.run(value, in_flight, on_progress)
         value = goal.next_value(trials)
     choice, counted = goal.choose(trials), trials.comparable()
     changed = {} if choice.value is None else {chosen.name: choice.value}
@@ -124,18 +132,20 @@ async def calibrate(
         parameter=chosen.name,
         value=choice.value,
         interval=choice.interval,
-        table=tuple(map(_tried_value, counted)),
-        failures=tuple(trials.failures),
+        table=tuple(
+            TriedValue(
+                trial.value,
+                mean_interval(trial.searches.tolist()),
+                float(trial.tokens.mean()),
+                mean_interval(trial.scores.tolist()) if goal.scoring else None,
+            )
+            for trial in counted
+        ),
+        failures=tuple(TrialFailure(each.id, value, each.error) for value, each in trials.failures()),
         num_questions=len(examples),
-        num_counted=len(counted[0].searches),
+        num_counted=len(counted[0].records),
         remark=choice.remark,
     )
-
-
-def _tried_value(trial: Trial) -> TriedValue:
-    searches, scores = mean_interval(trial.searches.tolist()), trial.scores.tolist()
-    score = None if math.isnan(scores[0]) else mean_interval(scores)
-    return TriedValue(trial.value, searches, float(trial.tokens.mean()), score)
 
 
 def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:

@@ -6,18 +6,17 @@ is one search, with every word in doubt there are two.
 
 import asyncio
 import math
+import re
 
 import pytest
 
 from askance.ask import Engine
 from askance.configuration.methods import calibrated_methods, make_method
 from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
-from askance.core.parameters import checked_dataclass
 from askance.core.types import Passage, Question
-from askance.evaluation.calibration.by_searches import SearchesGoal
-from askance.evaluation.calibration.calibrate import calibrate
+from askance.evaluation.choose.calibrate import calibrate
+from askance.evaluation.choose.goals import SearchesGoal
 from askance.evaluation.datasets import Example
-from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.laboratory import usable
@@ -87,20 +86,23 @@ def test_the_search_that_always_comes_first_counts():
     found = run("flare", {}, 0.5)
     assert (found.value, found.interval) == (None, None)
     assert "the values tried give 1.00 (search_below=0) to " in found.remark
-    assert "always starts with" in found.remark
+    assert "more trials may reach further" in found.remark
     assert run("flare", {}, 1.5).value is not None
 
 
-def test_more_searches_than_a_method_makes():
-    found = run("flare", FLARE, 3)
+@pytest.mark.parametrize(
+    ("method", "settings", "wanted", "options", "expected"),
+    [
+        ("flare", FLARE, 3, {}, r"0\.80 \(search_below=0\.8\) to 2\.00 \(search_below=0\.9999\)"),
+        ("dragin_paper", DRAGIN, 0.7, {"max_trials": 1}, "are out of reach"),
+        ("dragin_paper", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5, {}, "out of reach"),
+    ],
+    ids=["more searches than a method makes", "too few trials", "a threshold without effect"],
+)
+def test_a_number_out_of_reach(method, settings, wanted, options, expected):
+    found = run(method, settings, wanted, **options)
     assert found.value is None
-    assert "to 2.00 (search_below=0.9999); it does not search more often" in found.remark
-
-
-def test_too_few_trials_to_enclose_the_number():
-    found = run("dragin_paper", DRAGIN, 0.7, max_trials=1)
-    assert found.value is None
-    assert "more trials may reach further" in found.remark
+    assert re.search(expected, found.remark)
 
 
 def test_values_on_either_side_for_the_interval():
@@ -111,12 +113,6 @@ def test_values_on_either_side_for_the_interval():
     low, high = found.interval
     assert 0.06 <= low <= 0.32
     assert 0.68 <= high <= 0.94
-
-
-def test_a_threshold_without_effect():
-    found = run("dragin_paper", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5)
-    assert found.value is None
-    assert "threshold changes nothing here" in found.remark
 
 
 def test_a_question_that_fails_is_reported_and_counts_nowhere():
@@ -159,19 +155,6 @@ def test_without_a_finite_value_the_end_nearest_to_0_is_tried_first():
     found = run("dragin_paper", {**DRAGIN, "threshold": "inf"}, 0.7)
     assert found.table[0].value == 0
     assert 0.25 <= found.value < 0.35
-
-
-def test_a_defect_is_no_failure_of_a_question():
-    @checked_dataclass()
-    class Broken(Flare):
-        async def answer(self, question, run):
-            return 1 / 0
-
-    retriever = ScriptedRetriever([Passage("p", "Bonn", "A city.")])
-    engine = Engine(Broken(), {"answer": ScriptedModel()}, retriever)
-    examples = [Example(question, ()) for question in QUESTIONS]
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(calibrate(engine, examples, SearchesGoal(1.0), in_flight=4))
 
 
 def test_a_negative_seed():

@@ -3,7 +3,7 @@
 import pytest
 
 from askance.core.types import Passage
-from askance.evaluation.advice.questions import parse_question
+from askance.evaluation.choose.questions import parse_question
 
 PASSAGE = Passage("p", "Kallsund", "The lighthouse of Kallsund was built of granite in 1871 by Jens Holm.")
 

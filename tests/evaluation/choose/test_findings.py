@@ -7,8 +7,7 @@ import pytest
 
 from askance.core.answers import Usage
 from askance.core.errors import InputError
-from askance.evaluation.advice.findings import advise, settings_text
-from askance.evaluation.advice.trial import CandidateTrial
+from askance.evaluation.choose.advise import CandidateTrial, advise, settings_text
 from tests.evaluation.hand_made import record, run_of
 
 NUM = 24

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.evaluation.calibration.by_searches import monotone, value_at
-from askance.evaluation.calibration.trials import resampled_means
+from askance.evaluation.choose.goals import monotone, resampled_means, value_at
 from askance.evaluation.statistics.compare import percentile_interval
 from tests.tolerances import near
 

@@ -16,9 +16,10 @@ import asyncio
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,12 @@ from askance.core.errors import LimitReached, PromptTooLong
 from askance.core.ports import Model, Retriever
 from askance.core.strict_json import json_line
 from askance.core.types import GenerateRequest, Passage, Prompt, Question, Sampling, Span, untrusted
-from askance.evaluation.advice.passages import PassageChoice
+from askance.evaluation.choose.passages import PassageChoice
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, whole
 from askance.evaluation.datasets.single_hop import NO_ANSWER, UNANSWERABLE
 from askance.evaluation.metrics.answers import f1
 from askance.evaluation.run.gold_retriever import GoldRetriever
-from askance.evaluation.run.result_file import Append, open_results, work_through
+from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.common.prompts import chat_turns, in_layout, passage_text
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
@@ -90,17 +91,16 @@ class QuestionSet:
         kept = f"{len(self.answerable)} answerable and {len(self.unanswerable)} unanswerable questions kept"
         return f"{kept} of {self.num_written} written" + (f" (rejected: {reasons})" if reasons else "")
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the dataset, in which unanswerable questions are spread evenly."""
-        answerable, unanswerable = (
-            iter([_row(f"{kind}-{number}", kind, *pair) for number, pair in enumerate(pairs, start=1)])
+    @property
+    def text(self) -> str:
+        """The content of the dataset's file, in which unanswerable questions are spread evenly."""
+        rows, unanswerable = (
+            [_row(f"{kind}-{number}", kind, *pair) for number, pair in enumerate(pairs, start=1)]
             for kind, pairs in (("answerable", self.answerable), (UNANSWERABLE, self.unanswerable))
         )
-        for number in range(1, len(self.answerable) + len(self.unanswerable) + 1):
-            first, second = answerable, unanswerable
-            if number % UNANSWERABLE_EVERY == 0:
-                first, second = second, first
-            yield json_line(next(first, None) or next(second)) + "\n"
+        for number, row in enumerate(unanswerable, start=1):
+            rows.insert(UNANSWERABLE_EVERY * number - 1, row)
+        return "".join(f"{json_line(row)}\n" for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +233,21 @@ async def write_questions(
     wanted = ((choice.searched, num_wanted - num_held_out, False), (choice.held_out, num_held_out, True))
     with open_results(file, header, _WRITTEN) as (results, append):
         done = {each.passage: each for each in results}
+
+        def keep(written: Sequence[WrittenQuestion]) -> None:
+            append(written)
+            done.update({each.passage: each for each in written})
+
         for passages, num, is_held_out in wanted:
+            left = [each for each in passages[: _TRIES * num] if each.id not in done]
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds * num / num_wanted):
-                    await _write_part(writer, passages, num, is_held_out, done, append, in_flight, progress)
+                    while left and (num_kept := len(_kept(passages, done)[0])) < num:
+                        progress(num_kept, num)
+                        num_tried = min(in_flight, num - num_kept)
+                        write = partial(writer.write, is_held_out=is_held_out)
+                        await work_through(left[:num_tried], write, keep, in_flight, _failed)
+                        left = left[num_tried:]
     found = [(num, *_kept(passages, done)) for passages, num, _ in wanted]
     rejected = sum((reasons for _, _, reasons in found), Counter[str]())
     num_written = sum(len(kept) for _, kept, _ in found) + rejected.total()
@@ -244,33 +255,8 @@ async def write_questions(
     return QuestionSet(answerable, unanswerable, num_written, rejected)
 
 
-async def _write_part(
-    writer: QuestionWriter,
-    passages: Sequence[Passage],
-    num_wanted: int,
-    is_held_out: bool,
-    done: dict[str, WrittenQuestion],
-    append: Append[WrittenQuestion],
-    in_flight: int,
-    progress: Callable[[int, int], None],
-) -> None:
-    """Try passages in their order until enough questions are kept, and add the results to `done`."""
-
-    def keep(results: Sequence[WrittenQuestion]) -> None:
-        append(results)
-        done.update({each.passage: each for each in results})
-        progress(min(num_wanted, len(_kept(passages, done)[0])), num_wanted)
-
-    left = [each for each in passages[: _TRIES * num_wanted] if each.id not in done]
-    while left and (num_missing := num_wanted - len(_kept(passages, done)[0])) > 0:
-        batch, left = left[: min(in_flight, num_missing)], left[min(in_flight, num_missing) :]
-        await work_through(
-            batch,
-            lambda passage: writer.write(passage, is_held_out=is_held_out),
-            keep,
-            in_flight,
-            lambda passage: f"no question could be written from the passage {passage.id!r}",
-        )
+def _failed(passage: Passage) -> str:
+    return f"no question could be written from the passage {passage.id!r}"
 
 
 def _kept(

@@ -13,8 +13,8 @@ from askance.configuration.evaluation import open_metrics
 from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError, InputError, UnknownName
 from askance.core.types import Passage, Question
-from askance.evaluation.calibration.by_score import ScoreGoal
-from askance.evaluation.calibration.calibrate import calibrate
+from askance.evaluation.choose.calibrate import calibrate
+from askance.evaluation.choose.goals import ScoreGoal
 from askance.evaluation.datasets import Example
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

@@ -1,1 +1,0 @@
-"""Calibration: choose the value of a method's parameter by trials on questions."""
