@@ -45,7 +45,7 @@ def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = Fal
     """
     failures = list[int]()
     with recording(otel, trace) as on_end, asyncio.Runner() as runner:
-        engine = replace(sourced.open(), on_end=on_end)
+        engine = replace(sourced.for_method().open(), on_end=on_end)
         session = _ChatSession(sourced, engine, runner)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)

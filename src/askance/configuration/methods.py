@@ -75,8 +75,9 @@ def method_class(name: str) -> type[Any]:
 
 def class_of(method: str | Spec | Method) -> type[Any]:
     """Return the class of a method, which is given by name, by specification or as an object."""
-    spec = parse_method(method) if isinstance(method, str) else method
-    return method_class(spec.name) if isinstance(spec, Spec) else type(spec)
+    with about("method"):
+        spec = parse_method(method) if isinstance(method, str) else method
+        return method_class(spec.name) if isinstance(spec, Spec) else type(spec)
 
 
 def make_method(
@@ -103,9 +104,7 @@ def make_method(
         PresetError: The given preset can't be read, or has no values for the method and its members.
         InputError: A record can't be made, or the prompts are given twice or can't be changed.
     """
-    with about("method"):
-        spec = parse_method(method) if isinstance(method, str) else method
-        cls = class_of(spec)
+    cls = class_of(method)
     if prompts is not None:
         with about("prompts"):
             if prompts_class(cls) is None:
@@ -120,7 +119,7 @@ def make_method(
     with about("preset"):
         chosen = own_preset(model) if preset is None else open_preset(preset)
         maker = _Maker(chosen, model)
-        made = maker.make(spec, settings)
+        made = maker.make(parse_method(method) if isinstance(method, str) else method, settings)
         if preset is not None and not maker.knows_any:
             open_preset(preset).entry(name_of(cls))  # raises an error that lists the preset's methods
     return made

@@ -59,14 +59,17 @@ def runs_code(setting: str, value: Any) -> bool:
     return table[spec.name].is_foreign if spec.name in table else names_code(group, spec.full_name)
 
 
-def check_runs_no_code(setting: str, value: Any, remedy: str, error: type[InputError] = ConfigError) -> None:
+def check_runs_no_code(
+    setting: str, value: Any, remedy: str, error: type[InputError] = ConfigError, place: str = ""
+) -> None:
     """Raise `error` if a value in data names code (see `runs_code`).
 
     Args:
         remedy: The end of the message, which says what to type if this code is meant to run.
+        place: The beginning of the message.
     """
     if runs_code(setting, value):
         raise error(
-            f"{setting}={str(value)!r} names code that is not part of askance, and a file that others may "
-            f"have written can't make it run. {remedy}"
+            f"{place}{setting}={str(value)!r} names code that is not part of askance, and a file that others "
+            f"may have written can't make it run. {remedy}"
         )
