@@ -70,7 +70,7 @@ def with_settings(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds options for settings to a command.
 
-    The options are ``--config`` and one for each setting in `names`, or for every setting if `names` is empty.
+    The options are ``--config`` and one for each setting in `names`, or for every setting without `names`.
     The decorated function does not receive the options themselves, but the argument `sourced`, which is the
     resulting configuration with the origin of each value.
 

@@ -9,12 +9,12 @@ The settings of a member of `blender`, or of a method that is an action of `airr
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, cast, get_type_hints
 
-from pydantic import Field, TypeAdapter
+import pydantic
 
 from askance.configuration.build import find
 from askance.configuration.catalogue import (
@@ -27,27 +27,29 @@ from askance.configuration.catalogue import (
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
+from askance.configuration.prompts import is_template, open_prompts
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
     SearchParameter,
     changed_parameters,
     name_of,
+    parameter_field,
     parse_parameters,
     search_parameter,
 )
 from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
+from askance.methods.airrag.prompt_template import AirragPromptTemplate
 
 RECORDS = {
     "linguistics": "askance.text.spacy_pipeline:load_linguistics",
-    "prompts": "askance.configuration.prompts:open_prompts",
-    "instructions": "askance.configuration.prompts:open_instructions",
     "actions": "askance.methods.airrag.parameters:read_actions",
     "methods": "askance.methods.common.named_methods:parse_members",
 }
-"""The functions that make a record from a text, by the name of the parameter that holds the record."""
+"""The functions that make a record from a text, by the name of the parameter that holds the record. A record
+that is a prompt template is opened by `open_prompts`."""
 
 
 def method_class(name: str) -> type[Any]:
@@ -168,7 +170,7 @@ class _Maker:
         """Return the parameter that holds other methods, with the settings of each; empty if none does."""
         from askance.methods.common.named_methods import MethodCollection
 
-        defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
+        defaults = {field.name: field.default for field in _fields(cls)}
         held = {
             name: value
             for name, value in {**defaults, **values}.items()
@@ -209,12 +211,14 @@ def calibrated_methods() -> dict[str, str]:
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a method's parameters, in which a record is a string."""
     properties, hints = {}, get_type_hints(cls)
-    for each in fields(cls) if is_dataclass(cls) else ():
+    for each in _fields(cls):
         is_record, limits = is_dataclass(hints[each.name]), (math.inf, -math.inf)
         default = str(each.default) if is_record or each.default in limits else each.default
         declared = {key: value for key, value in each.metadata.items() if value not in limits}
-        hint: Any = Annotated[str if is_record else hints[each.name], Field(default=default, **declared)]
-        properties[each.name] = TypeAdapter(hint).json_schema()
+        hint: Any = Annotated[
+            str if is_record else hints[each.name], pydantic.Field(default=default, **declared)
+        ]
+        properties[each.name] = pydantic.TypeAdapter(hint).json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name_of(cls),
@@ -226,7 +230,11 @@ def parameter_schema(cls: type[Any]) -> dict[str, Any]:
 
 def parameter_names(cls: type[Any]) -> set[str]:
     """Return the names of a method's parameters."""
-    return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
+    return {field.name for field in _fields(cls)}
+
+
+def _fields(cls: type[Any]) -> tuple[Field[Any], ...]:
+    return fields(cls) if is_dataclass(cls) else ()
 
 
 def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,40 +261,30 @@ def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
 
 def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a method's own settings, without those of members, to the types of its parameters."""
-    typed, known = dict(settings), parameter_names(cls)
-    for key, value in settings.items():
-        if key in known & RECORDS.keys() and isinstance(value, str):
-            with about(f"parameters.{key}"):
-                typed[key] = _record(cls, key, value)
+    typed = dict(settings)
+    for key in settings.keys() & parameter_names(cls):
+        with about(f"parameters.{key}"):
+            typed[key] = _record(cls, key, settings[key])
     return parse_parameters(cls, typed)
 
 
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:
-    """Return the record that a text describes, for a parameter of a method's class."""
+    """Return the record that a text describes, for a parameter that holds one; else return the value."""
+    template = type(parameter_field(cls, parameter).default)
     if not isinstance(value, str | Path):
         return value
-    target = RECORDS[parameter]
-    if parameter == "prompts" and is_airrag(cls):
-        target = "askance.configuration.prompts:open_airrag_prompts"
+    if is_template(template):
+        return open_prompts(value, template)
+    if parameter not in RECORDS:
+        return value
     makes_methods = (METHODS, make_method) if parameter in ("actions", "methods") else ()
-    return resolve_name(target)(value, *makes_methods)
-
-
-def is_airrag(cls: type[Any]) -> bool:
-    """Return whether a method takes the prompts of AirRAG."""
-    from askance.methods.airrag.prompt_template import AirragPromptTemplate
-
-    return prompts_class(cls) is AirragPromptTemplate
+    return resolve_name(RECORDS[parameter])(value, *makes_methods)
 
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
-    from askance.methods.airrag.prompt_template import AirragPromptTemplate
-    from askance.methods.common.prompts import PromptTemplate
-
-    known = fields(cls) if is_dataclass(cls) else ()
-    template = next((type(field.default) for field in known if field.name == "prompts"), None)
-    return template if template in (PromptTemplate, AirragPromptTemplate) else None
+    template = next((type(field.default) for field in _fields(cls) if field.name == "prompts"), None)
+    return template if template is not None and is_template(template) else None
 
 
 def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
@@ -307,10 +305,10 @@ def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
         note = None if folder is None else read_note(folder)
         if note is None:
             return {}
-        known = PROMPT_SETS | AIRRAG_PROMPT_SETS
-        if note.prompts not in known:  # a note is data, and so names nothing else
+        if note.prompts not in PROMPT_SETS | AIRRAG_PROMPT_SETS:  # a note is data, and so names nothing else
             raise UnknownName("prompt set", note.prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
-    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag(cls) else note.prompts)}
+    is_airrag = prompts_class(cls) is AirragPromptTemplate
+    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag else note.prompts)}
 
 
 def _reader_folder(spec: Spec) -> Path | None:
