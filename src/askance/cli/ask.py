@@ -12,7 +12,6 @@ from rich.text import Text
 
 from askance.ask import Result, check_question
 from askance.cli.options import JsonFlag, OtelFlag, recording, with_settings, write_out
-from askance.configuration.build import check_has_index, check_is_used
 from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
@@ -167,8 +166,7 @@ def search(
         askance search "bridges" --index my-index -k 10 --retriever hybrid --json
     """
     config = sourced.without_unused(Needs(retriever=True))
-    check_has_index(config.index, config.retriever)
-    check_is_used(config.encoder, retriever=config.retriever, is_needed=False)
+    config.check_retriever()
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")

@@ -7,9 +7,10 @@ The settings of a member of `blender`, or of a method that is an action of `airr
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import Field, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, cast, get_type_hints
@@ -22,7 +23,6 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     FALLBACKS,
     METHODS,
-    MODELS,
     PROMPT_SETS,
     Kind,
 )
@@ -42,6 +42,7 @@ from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
+from askance.methods.common.named_methods import MethodCollection
 
 RECORDS = {
     "linguistics": "askance.text.spacy_pipeline:load_linguistics",
@@ -120,83 +121,71 @@ def make_method(
             settings = {**settings, "prompts": _record(cls, "prompts", prompts)}
     with about("preset"):
         chosen = own_preset(model) if preset is None else open_preset(preset)
-        maker = _Maker(chosen, model)
-        made = maker.make(parse_method(method) if isinstance(method, str) else method, settings)
-        if preset is not None and not maker.knows_any:
-            open_preset(preset).entry(name_of(cls))  # raises an error that lists the preset's methods
+        made = _make(method, settings, chosen, model)
+        classes = {type(each) for each in _with_members(made)}
+        if preset is not None and chosen is not None and not any(map(chosen.knows, classes)):
+            chosen.entry(name_of(cls))  # raises an error that lists the preset's methods
     return made
 
 
-class _Maker:
-    """The maker of a method and its members, which completes each with a preset and a reader's prompts.
+def _with_members(method: Method) -> Iterator[Method]:
+    yield method
+    for field in _fields(type(method)):
+        for _, member in getattr(getattr(method, field.name), "named", ()):
+            yield from _with_members(member)
 
-    Attributes:
-        knows_any: Whether the preset has values for the method or one of its members.
+
+def _make(
+    method: str | Spec | Method,
+    settings: Mapping[str, Any],
+    preset: Preset | None,
+    model: str,
+    *,
+    is_member: bool = False,
+) -> Method:
+    """Make a method and its members, each completed with a preset and a reader's prompts.
+
+    Settings override those of the method's specification, and these the parameters of an object.
     """
+    method = parse_method(method) if isinstance(method, str) else method
+    cls, is_spec = class_of(method), isinstance(method, Spec)
+    options = method.options if isinstance(method, Spec) else {}
+    own, of_members = _split_by_member({**options, **settings})
+    values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
+    defaults = preset.parameters(cls, values) if preset is not None and preset.knows(cls) else {}
+    if "prompts" not in values:
+        defaults |= reader_prompts(cls, model)
+    if is_member:  # the calling method limits the input tokens of its members
+        defaults.pop("l_max", None)
+    values = {**defaults, **values}
 
-    def __init__(self, preset: Preset | None, model: str) -> None:
-        self._preset, self._model = preset, model
-        self.knows_any = False
-
-    def make(
-        self, method: Spec | Method, settings: Mapping[str, Any] = {}, *, is_member: bool = False
-    ) -> Method:
-        """Make a method whose settings override those of its specification, and these the object's own."""
-        cls = class_of(method)
-        is_spec = isinstance(method, Spec)
-        options = method.options if isinstance(method, Spec) else {}
-        own, of_members = _split_by_member({**options, **settings})
-        before = {} if is_spec else changed_parameters(method)
-        given = {**before, **_typed(cls, own)}
-        defaults = self._defaults(cls, given)
-        if is_member:  # the calling method limits the input tokens of its members
-            defaults.pop("l_max", None)
-        values = {**defaults, **given}
-        values |= self._collection(cls, values, of_members)
-        if not is_spec:
-            return cast(Method, replace(cast(Any, method), **values)) if values else cast(Method, method)
+    make_member = partial(_make, preset=preset, model=model, is_member=True)
+    values |= _collection(cls, values, of_members, make_member)
+    if is_spec:
         return cast(Method, cls(**values))
+    return cast(Method, replace(cast(Any, method), **values) if values else method)
 
-    def _defaults(self, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        prompts = {} if "prompts" in given else reader_prompts(cls, self._model)
-        if self._preset is None or not self._preset.knows(cls):
-            return prompts
-        self.knows_any = True
-        return {**self._preset.parameters(cls, given), **prompts}
 
-    def _collection(
-        self, cls: type[Any], values: Mapping[str, Any], of_members: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the parameter that holds other methods, with the settings of each; empty if none does."""
-        from askance.methods.common.named_methods import MethodCollection
-
-        defaults = {field.name: field.default for field in _fields(cls)}
-        held = {
-            name: value
-            for name, value in {**defaults, **values}.items()
-            if isinstance(value, MethodCollection)
-        }
-        for name, given in of_members.items():
-            key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"
+def _collection(
+    cls: type[Any],
+    values: Mapping[str, Any],
+    of_members: Mapping[str, Any],
+    make: Callable[[Spec | Method, Mapping[str, Any]], Method],
+) -> dict[str, Any]:
+    """Return the parameter that holds other methods, with the settings of each; empty if none does."""
+    every = {field.name: values.get(field.name, field.default) for field in _fields(cls)}
+    holding = [name for name, value in every.items() if isinstance(value, MethodCollection)]
+    new = {name: member for name, member in of_members.items() if isinstance(member, Spec)}
+    members = new or {name: member for parameter in holding for name, member in every[parameter].named}
+    for name, changes in of_members.items():
+        if name not in members or not holding:
+            key = name if name in new else f"{name}.{next(iter(changes), '')}"
+            what, wrong, known = ("member", name, members) if holding else ("parameter", key, every)
             with about(f"parameters.{key}"):
-                if not held:  # a mistake such as "dragin.threshold" for dragin itself
-                    raise UnknownName(
-                        "parameter", key, parameter_names(cls), place=f"of method {name_of(cls)}"
-                    )
-        for parameter, collection in held.items():
-            members: dict[str, Spec | Method] = dict(collection.named)
-            if any(isinstance(each, Spec) for each in of_members.values()):
-                members = {name: each for name, each in of_members.items() if isinstance(each, Spec)}
-            for name, given in of_members.items():
-                if name not in members:
-                    with about(f"parameters.{name}.{next(iter(given), '')}"):
-                        raise UnknownName("member", name, members, place=f"of method {name_of(cls)}")
-            made = dict[str, Method]()
-            for name, member in members.items():
-                settings = {} if isinstance(member, Spec) else of_members.get(name, {})
-                made[name] = self.make(member, settings, is_member=True)
-            return {parameter: replace(cast(Any, collection), named=tuple(made.items()))}
-        return {}
+                raise UnknownName(what, wrong, known, place=f"of method {name_of(cls)}")
+    changed = {name: {} if name in new else of_members.get(name, {}) for name in members}
+    made = tuple((name, make(member, changed[name])) for name, member in members.items())
+    return {parameter: replace(every[parameter], named=made) for parameter in holding}
 
 
 def calibrated_methods() -> dict[str, str]:
@@ -315,7 +304,7 @@ def _reader_folder(spec: Spec) -> Path | None:
     """Return the folder that may hold a `reader.json`, or None for a kind of model without such folders."""
     from askance.models.bundled import bundled_adapter
 
-    kind = find("model", MODELS, spec)
+    kind = find("model", spec)
     if not isinstance(kind, Kind) or "adapter" not in kind.options:
         return None
     adapter = str(spec.options.get("adapter", ""))

@@ -20,24 +20,22 @@ from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_v
 from pydantic.dataclasses import dataclass
 
 from askance.configuration import build
-from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_MODEL, DEFAULT_RETRIEVER, METHODS
+from askance.configuration.catalogue import (
+    DEFAULT_METHOD,
+    DEFAULT_MODEL,
+    DEFAULT_RETRIEVER,
+    INDEX_RETRIEVERS,
+    METHODS,
+    PORT_OF_SETTING,
+)
 from askance.configuration.methods import choose_method, make_method
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import (
-    Encoder,
-    FeatureScorer,
-    Method,
-    Model,
-    PairScorer,
-    Reranker,
-    Retriever,
-    RoleModel,
-)
-from askance.core.spec import call_spec
+from askance.core.ports import Encoder, Method, Retriever, RoleModel
+from askance.core.spec import call_spec, parse_spec
 from askance.core.token_ledger import Budget
 from askance.core.types import Role
 from askance.retrieval.filters import filtered_retriever, parse_filter
@@ -66,6 +64,16 @@ def setting(default: Any, metavar: str, flag: str = "") -> Any:
     return field(default=default, metadata=metadata)
 
 
+def _part(value: Any, what: str) -> Any:
+    """Return `value`, which must be a name or an object with all members of its port."""
+    port, *others = build.PORTS[what]
+    if value is None or isinstance(value, bool | int | float | Mapping | list):
+        raise ValueError(f"expected the name of a {what}")
+    if not isinstance(value, (str, *others)):
+        check_port(value, port, f"the {what} {value!r}")
+    return value
+
+
 Load = Callable[..., Any]
 """A function that calls its first argument, a loader, with the other arguments, and returns the result."""
 
@@ -76,22 +84,6 @@ def load_now(function: Callable[..., Any], *given: Any) -> Any:
 
 
 PathOrNone = Annotated[Path | None, Field(strict=False)]
-_PORTS: Mapping[str, type] = {
-    "retriever": Retriever,
-    "rerank": Reranker,
-    "encoder": Encoder,
-    "method": Method,
-}
-
-
-def _part(value: Any, port: type) -> Any:
-    """Return `value`, which must be a name or an object with all members of its port."""
-    what = port.__name__.lower()
-    if value is None or isinstance(value, bool | int | float | Mapping | list):
-        raise ValueError(f"expected the name of a {what}")
-    if not isinstance(value, str):
-        check_port(value, port, f"the {what} {value!r}")
-    return value
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -150,7 +142,8 @@ class EngineConfig:
     @field_validator("retriever", "rerank", "encoder", "method", mode="before")
     @classmethod
     def _check_part(cls, value: Any, info: ValidationInfo) -> Any:
-        return value if value is None else _part(value, _PORTS[info.field_name or ""])
+        name = info.field_name or ""
+        return value if value is None else _part(value, PORT_OF_SETTING.get(name, name))
 
     @field_validator("models", mode="before")
     @classmethod
@@ -160,8 +153,7 @@ class EngineConfig:
         for role, model in models.items():
             if role not in build.ROLES:
                 raise UnknownName("role", str(role), build.ROLES, place="of a model")
-            if not isinstance(model, PairScorer | FeatureScorer):
-                _part(model, Model)
+            _part(model, "model")
         return {"answer": DEFAULT_MODEL, **models}
 
     @field_validator("abstain_below", mode="before")
@@ -253,8 +245,6 @@ class EngineConfig:
 
     def check_retrieval(self, method: Method) -> None:
         """Raise `InputError` if the settings for index, retriever and encoder contradict each other."""
-        with about("retriever"):
-            build.check_has_index(self.index, self.retriever)
         searches = method.needs.retriever and not self.is_without_search
         for name, what in (("where", "filter"), ("rerank", "reranker")):
             value = getattr(self, name)
@@ -264,7 +254,34 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        build.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
+        self.check_retriever(needs_encoder=method.needs.encoder)
+
+    @about("retriever")
+    def check_retriever(self, *, needs_encoder: bool = False) -> None:
+        """Check that the retriever is known, and that what is given with it is what it uses.
+
+        Args:
+            needs_encoder: Whether something else uses the encoder.
+
+        Raises:
+            InputError: The index is missing, or the index or the encoder is not used.
+        """
+        if self.retriever not in INDEX_RETRIEVERS:
+            if isinstance(self.retriever, str):
+                build.find("retriever", parse_spec(self.retriever))
+            if self.index is not None:
+                name = self.retriever if isinstance(self.retriever, str) else "given"
+                raise InputError(f"the retriever {name} needs no index: leave out --index.")
+        elif self.index is None and self.retriever != DEFAULT_RETRIEVER:
+            raise InputError(
+                f"--retriever {self.retriever} is given without an index: name one with --index DIR."
+            )
+        if self.encoder is not None and not build.encodes(self.retriever) and not needs_encoder:
+            with about("encoder"):
+                raise InputError(
+                    "an encoder is given, but nothing uses it: leave --encoder out, or search with "
+                    "--retriever dense or hybrid."
+                )
 
     def open_encoder(self, load: Load = load_now) -> Encoder | None:
         """Load the configured encoder, if there is one."""
