@@ -266,13 +266,12 @@ def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
     if path.suffix == ".toml":
         return _in_toml(path, is_data=False)
     if path.name == SETTINGS_OF_RUN:
-        content = _config_of_run(path)
+        content = _settings_of_run(path).get("config")
     else:
         from askance.core.trace import Asked
         from askance.storage.trace_file import read_trace
 
-        question = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
-        content = {} if question is None else question.config
+        content = next((event.config for event in read_trace(path) if isinstance(event, Asked)), None)
     if not content:
         raise ConfigError(
             f"{path} contains no configuration: it was written by a program that built its engine itself. "
@@ -281,17 +280,15 @@ def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
     return _in_table(content, path, is_data=is_data)
 
 
-def _config_of_run(path: Path) -> Mapping[str, Any]:
-    """Return the configuration from the settings file of a run."""
-    try:
-        from askance.storage.durable_files import unsealed
+def _settings_of_run(path: Path) -> dict[str, Any]:
+    from askance.storage.durable_files import unsealed
 
-        settings = json.loads(unsealed(path.read_bytes()))
-    except (OSError, ValueError) as error:
+    try:
+        return dict(json.loads(unsealed(path.read_bytes())))
+    except (OSError, ValueError, TypeError) as error:
         reason = getattr(error, "strerror", None) or error
         remedy = "Name a TOML file, a trace or a run folder."
         raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error
-    return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 
 def _in_toml(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
