@@ -10,8 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from askance.configuration.settings import SETTINGS, EngineConfig, has_entries, kind_of, settings_of
-from askance.configuration.sources import OPTION, option_of, read_config
+from askance.configuration.settings import (
+    SETTINGS,
+    EngineConfig,
+    has_entries,
+    kind_of,
+    option_of,
+    settings_of,
+)
+from askance.configuration.sources import OPTION, read_config
 from askance.core.errors import InputError
 from askance.core.trace import Trace
 from askance.storage.trace_file import check_writable, trace_text, write_file

@@ -27,14 +27,13 @@ from askance.configuration.catalogue import (
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
-from askance.configuration.prompts import is_template, open_prompts
+from askance.configuration.prompts import TEMPLATES, open_prompts
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
     SearchParameter,
     changed_parameters,
     name_of,
-    parameter_field,
     parse_parameters,
     search_parameter,
 )
@@ -108,6 +107,7 @@ def make_method(
         InputError: A record can't be made, or the prompts are given twice or can't be changed.
     """
     cls = class_of(method)
+    spec = parse_method(method) if isinstance(method, str) else method
     if prompts is not None:
         with about("prompts"):
             if prompts_class(cls) is None:
@@ -121,7 +121,7 @@ def make_method(
             settings = {**settings, "prompts": _record(cls, "prompts", prompts)}
     with about("preset"):
         chosen = own_preset(model) if preset is None else open_preset(preset)
-        made = _make(method, settings, chosen, model)
+        made = _make(spec, settings, chosen, model)
         classes = {type(each) for each in _with_members(made)}
         if preset is not None and chosen is not None and not any(map(chosen.knows, classes)):
             chosen.entry(name_of(cls))  # raises an error that lists the preset's methods
@@ -136,7 +136,7 @@ def _with_members(method: Method) -> Iterator[Method]:
 
 
 def _make(
-    method: str | Spec | Method,
+    method: Spec | Method,
     settings: Mapping[str, Any],
     preset: Preset | None,
     model: str,
@@ -147,7 +147,6 @@ def _make(
 
     Settings override those of the method's specification, and these the parameters of an object.
     """
-    method = parse_method(method) if isinstance(method, str) else method
     cls, is_spec = class_of(method), isinstance(method, Spec)
     options = method.options if isinstance(method, Spec) else {}
     own, of_members = _split_by_member({**options, **settings})
@@ -173,7 +172,7 @@ def _collection(
     make: Callable[[Spec | Method, Mapping[str, Any]], Method],
 ) -> dict[str, Any]:
     """Return the parameter that holds other methods, with the settings of each; empty if none does."""
-    every = {field.name: values.get(field.name, field.default) for field in _fields(cls)}
+    every = {**defaults_of(cls), **values}
     holding = [name for name, value in every.items() if isinstance(value, MethodCollection)]
     new = {name: member for name, member in of_members.items() if isinstance(member, Spec)}
     members = new or {name: member for parameter in holding for name, member in every[parameter].named}
@@ -217,13 +216,13 @@ def parameter_schema(cls: type[Any]) -> dict[str, Any]:
     }
 
 
-def parameter_names(cls: type[Any]) -> set[str]:
-    """Return the names of a method's parameters."""
-    return {field.name for field in _fields(cls)}
-
-
 def _fields(cls: type[Any]) -> tuple[Field[Any], ...]:
     return fields(cls) if is_dataclass(cls) else ()
+
+
+def defaults_of(cls: type[Any]) -> dict[str, Any]:
+    """Return the defaults of a method's parameters by name."""
+    return {field.name: field.default for field in _fields(cls)}
 
 
 def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -251,7 +250,7 @@ def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
 def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a method's own settings, without those of members, to the types of its parameters."""
     typed = dict(settings)
-    for key in settings.keys() & parameter_names(cls):
+    for key in settings.keys() & defaults_of(cls):
         with about(f"parameters.{key}"):
             typed[key] = _record(cls, key, settings[key])
     return parse_parameters(cls, typed)
@@ -259,10 +258,10 @@ def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:
     """Return the record that a text describes, for a parameter that holds one; else return the value."""
-    template = type(parameter_field(cls, parameter).default)
+    template = type(defaults_of(cls)[parameter])
     if not isinstance(value, str | Path):
         return value
-    if is_template(template):
+    if template in TEMPLATES:
         return open_prompts(value, template)
     if parameter not in RECORDS:
         return value
@@ -272,8 +271,8 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
-    template = next((type(field.default) for field in _fields(cls) if field.name == "prompts"), None)
-    return template if template is not None and is_template(template) else None
+    template = type(defaults_of(cls).get("prompts"))
+    return template if template in TEMPLATES else None
 
 
 def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:

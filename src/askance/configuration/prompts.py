@@ -40,7 +40,7 @@ from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer
 
-_SETS: Mapping[type[Any], Mapping[str, str]] = {
+TEMPLATES: Mapping[type[Any], Mapping[str, str]] = {
     PromptTemplate: PROMPT_SETS,
     AirragPromptTemplate: AIRRAG_PROMPT_SETS,
     Instructions: {"own": "Self-RAG"},
@@ -55,11 +55,6 @@ _NO_EXAMPLES: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEY
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 W = TypeVar("W", bound=Any)
 """A prompt template."""
-
-
-def is_template(kind: type[Any]) -> bool:
-    """Return whether objects of a class are templates that `open_prompts` opens."""
-    return kind in _SETS
 
 
 def open_prompts(
@@ -78,7 +73,7 @@ def open_prompts(
         UnknownName: There is no such set. The message suggests the nearest name.
         PromptsError: The file can't be read or used. The message names the file, key and remedy.
     """
-    if isinstance(name, str) and name in _SETS[kind]:
+    if isinstance(name, str) and name in TEMPLATES[kind]:
         path = Path(__file__).parent / "prompt_sets" / f"{name}.toml"
         template: W = _BUILT_IN.get((kind, name)) or dataclasses.replace(_read(path, kind), name=name)
         return template
@@ -90,7 +85,7 @@ def open_prompts(
         return extension.target
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"{_OF_METHODS.get(kind, '')} (a file is named with its ending, or as ./{name})".lstrip()
-        raise UnknownName("prompt set", name, known or _SETS[kind], place=place)
+        raise UnknownName("prompt set", name, known or TEMPLATES[kind], place=place)
     return _read(Path(name), kind)
 
 
@@ -134,7 +129,7 @@ def _keys_of(template: Any) -> tuple[str, ...]:
 
 
 def _content(path: Path, kind: type[Any]) -> dict[str, Any]:
-    start = f"`askance prompts {next(iter(_SETS[kind]))}` prints a set to start from."
+    start = f"`askance prompts {next(iter(TEMPLATES[kind]))}` prints a set to start from."
     if kind is Instructions:
         start = f"Give a TOML file with a text for each task that is to change: {', '.join(_keys_of(kind))}."
     return read_toml(path, "the prompts file", PromptsError, start)
@@ -147,7 +142,7 @@ def _read(path: Path, kind: type[W]) -> W:
         UnknownName: There is no such key or base. The message suggests the nearest name.
         PromptsError: The file can't be read, or a value can't be used.
     """
-    bases, keys = _SETS[kind], _keys_of(kind)
+    bases, keys = TEMPLATES[kind], _keys_of(kind)
     content = _NO_EXAMPLES | _content(path, kind) if kind is AirragPromptTemplate else _content(path, kind)
     base = _text(path, "base", content.pop("base", next(iter(bases))))
     if base not in bases:

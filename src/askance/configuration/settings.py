@@ -158,7 +158,7 @@ class EngineConfig:
 
     @field_validator("abstain_below", mode="before")
     @classmethod
-    def _check_threshold(cls, value: Any) -> float | str | None:
+    def _check_threshold(cls, value: Any) -> Any:
         if value is None or value == "auto":
             return value
         with suppress(TypeError, ValueError):
@@ -424,6 +424,11 @@ ALIASES = {"model": "models", "set": "parameters"}
 """Other names of some settings."""
 SELECTIONS = ("limit", "sample", "ids")
 """The settings of an experiment that select questions, of which only one can be given."""
+
+
+def option_of(name: str, kind: type[EngineConfig] = EngineConfig) -> str:
+    """Return the command-line option of a setting."""
+    return settings_of(kind)[name].metadata["flag"] or f"--{name.replace('_', '-')}"
 
 
 def has_entries(name: str) -> bool:

@@ -32,6 +32,7 @@ from askance.configuration.settings import (
     EngineConfig,
     has_entries,
     kind_of,
+    option_of,
     plain,
     settings_of,
 )
@@ -48,6 +49,8 @@ PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are not settings: ASKANCE_CACHE is the folder for files that askance can regenerate."""
+_TABLES = {name for name in SETTINGS if has_entries(name)}
+"""The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
 
 
@@ -202,11 +205,6 @@ def given_as(
         yield from _given(name, value, option_of(name, kind) if origin == OPTION else origin, kind)
 
 
-def option_of(name: str, kind: type[EngineConfig] = EngineConfig) -> str:
-    """Return the command-line option of a setting."""
-    return settings_of(kind)[name].metadata["flag"] or f"--{name.replace('_', '-')}"
-
-
 def merged(
     layers: Iterable[Iterable[SourcedValue]], kind: type[EngineConfig] = EngineConfig
 ) -> SourcedConfig:
@@ -352,7 +350,7 @@ def _given(
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield each value of a setting, however deeply nested, with the names that lead to it."""
-    if not has_entries(name) or not isinstance(value, Mapping) or _is_object(value):
+    if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
         yield (), value
         return
     for entry, item in value.items():
