@@ -11,8 +11,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli.options import JsonFlag, OtelFlag, recording, with_settings, write_out
-from askance.configuration.settings import SETTINGS
+from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, with_settings, write_out
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
@@ -26,7 +25,7 @@ from askance.terminal.trace_view import print_trace
 from askance.text.printable import printable, printable_record
 
 
-@with_settings(*(name for name in SETTINGS if name != "in_flight"))
+@with_settings(*OF_ONE_QUESTION)
 def ask(
     question: Annotated[str, typer.Argument()],
     sourced: SourcedConfig,

@@ -9,14 +9,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import describe_models
-from askance.cli.options import (
-    JsonFlag,
-    OtelFlag,
-    OutOption,
-    SpecOption,
-    recording,
-    with_settings,
-)
+from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, recording, with_settings
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import prepare_experiments, read_grid

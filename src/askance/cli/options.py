@@ -47,6 +47,10 @@ SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
 
 
+OF_ONE_QUESTION = tuple(name for name in SETTINGS if name != "in_flight")
+"""The settings of commands that answer one question at a time."""
+
+
 @contextmanager
 def recording(otel: bool, file: Path | None = None) -> Iterator[Callable[[Trace], None]]:
     """Yield what `Engine.on_end` needs to write traces to a file and to send spans to a collector.
@@ -87,20 +91,16 @@ def with_settings(
     taken = names or tuple(settings_of(kind))
     options = {name: _option(name, kind) for name in taken}
     options |= {"config": ConfigOption, "trust_config": TrustFlag}
+    by_keyword, required = inspect.Parameter.KEYWORD_ONLY, {"dataset": inspect.Parameter.empty}
     added = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if name == "dataset" else None,
-            annotation=option,
-        )
+        inspect.Parameter(name, by_keyword, default=required.get(name), annotation=option)
         for name, option in options.items()
     ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = (each for each in signature.parameters.values() if each.name != "sourced")
-        parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *added]
+        parameters = [*(each.replace(kind=by_keyword) for each in own), *added]
 
         @wraps(command)
         def run(**given: Any) -> None:

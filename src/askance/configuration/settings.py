@@ -4,7 +4,7 @@
     engine = config.open()
 
 The command line, files, the environment, evaluations, grids and calibration all read this declaration (see
-`config_sources`). Traces and run folders store the whole configuration, so that results can be
+`sources`). Traces and run folders store the whole configuration, so that results can be
 reproduced.
 """
 
