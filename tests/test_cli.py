@@ -248,7 +248,7 @@ BAD = [
     (["ask", "Q?", "--method", "blender", "--set", "single.pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--method", "blender", "--set", "singel.passages=3"], "did you mean 'single'"),
     (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),
-    (["ask", "Q?", "--set", "passages"], "write --set parameter=value"),
+    (["ask", "Q?", "--set", "passages"], "write --set PARAMETER=VALUE"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),
     (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),
     (["ask", "Q?", "--prompts", "hotpot"], "did you mean 'hotpotqa'"),

@@ -93,7 +93,7 @@ def test_help_names_every_command(chat):
         ("/method", "/method needs a name"),
         ("/method nope", "unknown method 'nope'"),
         ("/method single passages=none", "parameter passages='none' of method single"),
-        ("/method single passages", "can't read 'passages': write --set parameter=value"),
+        ("/method single passages", "can't read 'passages': write --set PARAMETER=VALUE"),
         ("/method airrag verifier=emb", "no encoder is given"),
         ("/sources", "there is no answer yet"),
     ],

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS
 from askance.configuration.methods import make_method, method_class, reader_prompts
-from askance.configuration.prompts import open_airrag_prompts, prompts_toml, to_toml
+from askance.configuration.prompts import open_prompts, prompts_toml, to_toml
 from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag
@@ -48,7 +48,8 @@ def written(folder, text):
 
 
 def test_the_packaged_sets():
-    assert [str(open_airrag_prompts(name)) for name in AIRRAG_PROMPT_SETS] == list(AIRRAG_PROMPT_SETS)
+    templates = [open_prompts(name, AirragPromptTemplate) for name in AIRRAG_PROMPT_SETS]
+    assert list(map(str, templates)) == list(AIRRAG_PROMPT_SETS)
     assert repr(READER) == PACKAGED_READER
     assert OWN != READER
 
@@ -71,9 +72,9 @@ def test_a_trained_reader_is_asked_with_the_words_it_knows():
 
 @pytest.mark.parametrize("name", AIRRAG_PROMPT_SETS)
 def test_a_set_survives_being_printed_and_read(name, tmp_path):
-    again = open_airrag_prompts(written(tmp_path, prompts_toml(name)))
-    assert again == open_airrag_prompts(name)
-    assert repr(again).split("-")[-1] == repr(open_airrag_prompts(name)).split("-")[-1]
+    again = open_prompts(written(tmp_path, prompts_toml(name)), AirragPromptTemplate)
+    assert again == open_prompts(name, AirragPromptTemplate)
+    assert repr(again).split("-")[-1] == repr(open_prompts(name, AirragPromptTemplate)).split("-")[-1]
     assert prompts_toml(tmp_path / "mine.toml") == prompts_toml(name)
 
 
@@ -87,7 +88,7 @@ def test_any_text_survives(tmp_path_factory, texts, questions):
     folder = tmp_path_factory.mktemp("prompts")
     (folder / "set.toml").write_text(prompts_toml("airrag"), encoding="utf-8")
     again = written(folder, to_toml(words))
-    assert open_airrag_prompts(again) == words
+    assert open_prompts(again, AirragPromptTemplate) == words
 
 
 def test_words_of_a_file_stand_in_the_prompts_of_their_actions(tmp_path):
@@ -123,7 +124,7 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
     ("key", "plans", "turns"), [("", 2, 1), ("examples = 1", 1, 1), ("examples = 0", 0, 0)]
 )
 def test_the_examples_of_a_file_are_shown_unless_it_has_a_number(tmp_path, key, plans, turns):
-    template = open_airrag_prompts(written(tmp_path, key + MINE))
+    template = open_prompts(written(tmp_path, key + MINE), AirragPromptTemplate)
     shown = PromptBuilder(model(capabilities={"raw"}), QUESTION, template)
     assert num_examples(shown.say()) == plans
     assert num_examples(shown.qt((), "")) == turns
@@ -169,7 +170,7 @@ def test_names_that_stand_for_nothing(tmp_path):
     with pytest.raises(UnknownName, match="did you mean 'airrag'"):
         prompts_toml("airag")
     with pytest.raises(PromptsError, match="can't read the prompts"):
-        open_airrag_prompts(tmp_path / "absent.toml")
+        open_prompts(tmp_path / "absent.toml", AirragPromptTemplate)
 
 
 def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
@@ -182,7 +183,7 @@ def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
 
 
 def test_a_direct_answer_has_no_instruction_whatever_the_set(tmp_path):
-    words = open_airrag_prompts(written(tmp_path, MINE))
+    words = open_prompts(written(tmp_path, MINE), AirragPromptTemplate)
     asked = model()
     run(Airrag(actions=Actions(own=DIRECT), prompts=words), asked)
     (prompt,) = asked.prompts

@@ -221,7 +221,7 @@ def test_the_preset_of_a_method_fills_what_no_table_sets(grid_file, tmp_path):
          "toml, [datasets.few]: limit='2': input should be a valid integer"),
         (lambda t: t.replace("[datasets.few]", "[dataset.few]"), "toml: did you mean 'datasets'?"),
         (lambda t: t.replace("questions = \"sample\"", "questions = 3"),
-         "grid.toml, [datasets.all]: questions=3 is no text: write NAME:FILE."),
+         "grid.toml, [datasets.all]: dataset=3: input should be a valid string."),
         (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "few/fake/closed_book: limit and"),
         (lambda t: t.replace("max_tokens =", "max_tokns ="),
          "grid.toml, [methods.dragin+20]: unknown parameter 'max_tokns'"),

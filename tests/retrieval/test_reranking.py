@@ -184,7 +184,7 @@ def test_a_retriever_names_no_reranker_and_no_folder(sample_index, kind):
     ("told", "error", "message"),
     [
         ("crossencoder:x", UnknownName, "unknown reranker 'crossencoder:x'.*cross-encoder"),
-        ("cross-encoder", InputError, "names no model: write cross-encoder:NAME or cross-encoder:DIR"),
+        ("cross-encoder", InputError, "names no model: write cross-encoder:NAME"),
         ("cross-encoder:/nowhere", ModelSpecError, "'/nowhere' does not exist: check the path"),
         ("cross-encoder:{0}?dtype=int4", InputError, "unknown reranker option 'dtype'"),
         ("cross-encoder:{0}?candidates=0", InputError, "candidates='0' .*whole number from 1"),

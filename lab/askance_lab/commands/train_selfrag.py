@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from askance.cli.options import NumberOption, OutOption, parameters_by_name, with_settings, write_out
-from askance.configuration.build import check_has_index, recommended_in_flight
+from askance.configuration.build import recommended_in_flight
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters
@@ -205,7 +205,7 @@ def annotate(
     from askance_lab.training.selfrag.annotate import annotate_rows, annotator, check_rows, label_counts
 
     config = sourced.without_unused(Needs(retriever=True, roles=frozenset({"critic"})))
-    check_has_index(config.index, config.retriever)
+    config.check_retriever()
     by_file = _rows_of(files, limit)
     rows = [
         replace(row, id=f"{Path(name).stem}:{row.id}") if len(files) > 1 else row

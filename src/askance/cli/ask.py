@@ -11,9 +11,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli.options import JsonFlag, OtelFlag, recording, with_settings, write_out
-from askance.configuration.build import check_has_index, check_is_used
-from askance.configuration.settings import SETTINGS
+from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, with_settings, write_out
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
@@ -27,7 +25,7 @@ from askance.terminal.trace_view import print_trace
 from askance.text.printable import printable, printable_record
 
 
-@with_settings(*(name for name in SETTINGS if name != "in_flight"))
+@with_settings(*OF_ONE_QUESTION)
 def ask(
     question: Annotated[str, typer.Argument()],
     sourced: SourcedConfig,
@@ -49,12 +47,12 @@ def ask(
     check_question(question)
     with recording(otel, trace) as on_end:
         if as_json:
-            result = dataclasses.replace(sourced.open(), on_end=on_end).ask(question)
+            result = dataclasses.replace(sourced.for_method().open(), on_end=on_end).ask(question)
             print(json_line(_answer_record(result, trace)))
             return
         view = LiveView(out)
         with before_doing(lambda: view.echo(question)):
-            engine = dataclasses.replace(sourced.open(), on_end=on_end)
+            engine = dataclasses.replace(sourced.for_method().open(), on_end=on_end)
         with shown_by(None), view:
             engine.ask(question, listener=view)
     if trace is not None:
@@ -167,8 +165,7 @@ def search(
         askance search "bridges" --index my-index -k 10 --retriever hybrid --json
     """
     config = sourced.without_unused(Needs(retriever=True))
-    check_has_index(config.index, config.retriever)
-    check_is_used(config.encoder, retriever=config.retriever, is_needed=False)
+    config.check_retriever()
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")

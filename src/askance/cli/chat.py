@@ -12,9 +12,8 @@ import typer
 from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
-from askance.cli.options import OtelFlag, parameters_by_name, recording, with_settings
+from askance.cli.options import OF_ONE_QUESTION, OtelFlag, parameters_by_name, recording, with_settings
 from askance.configuration.build import load_models
-from askance.configuration.settings import SETTINGS
 from askance.configuration.sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
 from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
@@ -29,7 +28,7 @@ from askance.text.printable import printable
 _Result = TypeVar("_Result")
 
 
-@with_settings(*(name for name in SETTINGS if name != "in_flight"))
+@with_settings(*OF_ONE_QUESTION)
 def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = False) -> None:
     """Answer questions that may refer to earlier ones. /help lists the commands of the chat.
 
@@ -45,7 +44,7 @@ def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = Fal
     """
     failures = list[int]()
     with recording(otel, trace) as on_end, asyncio.Runner() as runner:
-        engine = replace(sourced.open(), on_end=on_end)
+        engine = replace(sourced.for_method().open(), on_end=on_end)
         session = _ChatSession(sourced, engine, runner)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)

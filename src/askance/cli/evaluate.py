@@ -3,23 +3,14 @@
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
 from rich.text import Text
 
 from askance.ask import describe_models
-from askance.cli.options import (
-    JsonFlag,
-    NumberOption,
-    OtelFlag,
-    OutOption,
-    SpecOption,
-    recording,
-    with_settings,
-)
+from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, recording, with_settings
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
-from askance.configuration.catalogue import DEFAULT_METRICS
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import prepare_experiments, read_grid
 from askance.configuration.settings import EngineConfig
@@ -31,7 +22,6 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.report.tables import NONE, confidence_values
-from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.evaluation.run.runner import evaluate as run_experiment
@@ -46,16 +36,10 @@ MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
 RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 
 
-@with_settings()
+@with_settings(kind=Experiment)
 def evaluate(
-    dataset: Annotated[str, typer.Option()],
     folder: OutOption,
     sourced: SourcedConfig,
-    limit: NumberOption = None,
-    sample: NumberOption = None,
-    ids: Path | None = None,
-    metric: list[str] | None = None,
-    reading: str = DEFAULT_READING,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
     otel: OtelFlag = False,
@@ -66,15 +50,7 @@ def evaluate(
     Every finished question is saved at once. If the command is stopped, run it again to continue.
 
     Args:
-        dataset: The dataset, as NAME:FILE; `askance datasets` lists the names.
         folder: The folder of the run; an unfinished run there is continued.
-        limit: Ask only the first N questions.
-        sample: Ask a sample of N questions, in which each kind is as frequent as in the dataset.
-        ids: Ask only the questions whose ids this file lists, one per line.
-        metric: A metric to use instead of the default ones; the option may be repeated.
-        reading: Whose rules extract the short answers before they are scored: own (those of askance), or
-            authors (those of the DRAGIN authors, for 2wikimultihopqa, hotpotqa, iirc and strategyqa). In an
-            existing run, short answers are extracted again.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
 
@@ -82,9 +58,7 @@ def evaluate(
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
         askance eval --dataset hotpotqa:dev.json --index @gold --out runs/gold
     """
-    selection: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
-    settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
-    ready = prepare_experiment(Experiment(**settings, dataset=dataset, metrics=metrics, **selection))
+    ready = prepare_experiment(cast(Experiment, sourced.for_method()))
     with recording(otel) as on_end, EvaluationProgress(err) as progress:
         options = RunOptions(max_failures, retry_failures, on_end)
         run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))

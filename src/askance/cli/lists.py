@@ -27,13 +27,14 @@ from askance.configuration.catalogue import (
 from askance.configuration.evaluation import metric_function, read_dataset
 from askance.configuration.methods import make_method, method_class, parameter_schema
 from askance.configuration.presets import shipped
-from askance.configuration.prompts import open_airrag_prompts, open_prompts, prompts_toml
+from askance.configuration.prompts import open_prompts, prompts_toml
 from askance.core.errors import InputError
 from askance.core.extensions import LABORATORY, known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, parameter_range
 from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import Dataset, Example
+from askance.methods.airrag.prompts import AirragPromptTemplate
 from askance.models.checking import CheckReport
 from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable_record
@@ -171,7 +172,7 @@ def prompts(name: Annotated[str | None, typer.Argument()] = None) -> None:
         print(prompts_toml(name), end="")
         return
     num_examples = {each: len(open_prompts(each).demos) for each in PROMPT_SETS}
-    num_examples |= {each: open_airrag_prompts(each).examples for each in AIRRAG_PROMPT_SETS}
+    num_examples |= {each: open_prompts(each, AirragPromptTemplate).examples for each in AIRRAG_PROMPT_SETS}
     known = PROMPT_SETS | AIRRAG_PROMPT_SETS
     rows = [(each, str(num_examples[each]), purpose) for each, purpose in known.items()]
     _list("prompts", ("set", "examples", "for"), rows, known)

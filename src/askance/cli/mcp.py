@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from askance.cli.options import OtelFlag, recording, with_settings
-from askance.configuration.settings import SETTINGS
+from askance.cli.options import OF_ONE_QUESTION, OtelFlag, recording, with_settings
 from askance.configuration.sources import SourcedConfig
 
 
-@with_settings(*(name for name in SETTINGS if name != "in_flight"))
+@with_settings(*OF_ONE_QUESTION)
 def mcp(
     sourced: SourcedConfig,
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
@@ -30,4 +29,4 @@ def mcp(
     from askance.integrations.mcp import serve  # needs the extra
 
     with recording(otel) as on_end:
-        serve(replace(sourced.open(), on_end=on_end), port)
+        serve(replace(sourced.for_method().open(), on_end=on_end), port)

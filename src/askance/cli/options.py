@@ -10,8 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from askance.configuration.settings import SETTINGS, EngineConfig
-from askance.configuration.sources import OPTION, option_of, read_config
+from askance.configuration.settings import (
+    SETTINGS,
+    EngineConfig,
+    has_entries,
+    kind_of,
+    option_of,
+    settings_of,
+)
+from askance.configuration.sources import OPTION, read_config
 from askance.core.errors import InputError
 from askance.core.trace import Trace
 from askance.storage.trace_file import check_writable, trace_text, write_file
@@ -22,7 +29,6 @@ _CONFIG_HELP = (
     "Read the settings from this file instead of askance.toml and the environment: a TOML file, or a trace "
     "or a run folder whose settings to use again."
 )
-_HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
 _TRUST_HELP = (
     "Let askance.toml in the working folder, and a trace or run folder given with --config, name plug-ins "
@@ -39,6 +45,10 @@ OtelFlag = Annotated[bool, typer.Option("--otel", help=_OTEL_HELP)]
 NumberOption = Annotated[int | None, typer.Option(metavar="N")]
 SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
+
+
+OF_ONE_QUESTION = tuple(name for name in SETTINGS if name != "in_flight")
+"""The settings of commands that answer one question at a time."""
 
 
 @contextmanager
@@ -66,33 +76,42 @@ def recording(otel: bool, file: Path | None = None) -> Iterator[Callable[[Trace]
         yield record
 
 
-def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options for engine settings to a command.
+def with_settings(
+    *names: str, kind: type[EngineConfig] = EngineConfig
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options for settings to a command.
 
-    The options are ``--config`` and one for each engine setting in `names`, or for every engine setting if
-    `names` is empty. The decorated function does not receive the options themselves, but the argument
-    `sourced`, which is the resulting configuration with the origin of each value.
+    The options are ``--config`` and one for each setting in `names`, or for every setting without `names`.
+    The decorated function does not receive the options themselves, but the argument `sourced`, which is the
+    resulting configuration with the origin of each value.
+
+    Args:
+        kind: The class of the configuration.
     """
-    taken = names or tuple(SETTINGS)
-    options = {name: _option(name) for name in taken} | {"config": ConfigOption, "trust_config": TrustFlag}
-    by_keyword = inspect.Parameter.KEYWORD_ONLY
-    added = [inspect.Parameter(name, by_keyword, default=None, annotation=options[name]) for name in options]
+    taken = names or tuple(settings_of(kind))
+    options = {name: _option(name, kind) for name in taken}
+    options |= {"config": ConfigOption, "trust_config": TrustFlag}
+    by_keyword, required = inspect.Parameter.KEYWORD_ONLY, {"dataset": inspect.Parameter.empty}
+    added = [
+        inspect.Parameter(name, by_keyword, default=required.get(name), annotation=option)
+        for name, option in options.items()
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = (each for each in signature.parameters.values() if each.name != "sourced")
-        parameters = [each.replace(kind=by_keyword) for each in (*own, *added)]
+        parameters = [*(each.replace(kind=by_keyword) for each in own), *added]
 
         @wraps(command)
         def run(**given: Any) -> None:
             values = {name: given.pop(name) for name in options}
             file, trust = values.pop("config"), bool(values.pop("trust_config"))
             flags = {
-                name: by_name(name, value) if name in _FORMS else value
+                name: by_name(name, value) if has_entries(name) else value
                 for name, value in values.items()
                 if value not in (None, [], ())
             }
-            sourced = read_config(flags, file=file, origin=OPTION, trust=trust)
+            sourced = read_config(flags, file=file, origin=OPTION, trust=trust, kind=kind)
             with sourced.naming_origins(taken):
                 command(**given, sourced=sourced)
 
@@ -103,21 +122,17 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     return decorate
 
 
-def _option(name: str) -> Any:
+def _option(name: str, kind: type[EngineConfig]) -> Any:
     """Return the annotation from which typer makes the option of a setting."""
-    setting = SETTINGS[name]
-    kind = setting.metadata["kind"]
-    has_default = isinstance(setting.default, str | int) and kind is not bool
-    default = f" Default: {setting.default}." if has_default else ""
-    metavar, least = setting.metadata["metavar"] or None, 1 if name == "in_flight" else None
-    option = typer.Option(
-        option_of(name), help=_HELPS[name] + default, metavar=metavar, min=least, show_default=False
-    )
-    return Annotated[(list[str] if kind is dict else kind) | None, option]
-
-
-_FORMS = {"models": "[ROLE=]SPEC", "parameters": "parameter=value", "budget": "tokens=5000"}
-"""The settings whose options may be repeated, with the form of a value."""
+    setting, value_type = settings_of(kind)[name], kind_of(kind, name)
+    help = {**described(EngineConfig.__doc__, "Attributes"), **described(kind.__doc__, "Attributes")}[name]
+    if isinstance(setting.default, str | int) and setting.default != "" and value_type is not bool:
+        help += f" Default: {setting.default}."
+    if has_entries(name) or isinstance(setting.default, tuple):
+        value_type = list[str]
+    metavar = setting.metadata["metavar"] or None
+    option = typer.Option(option_of(name, kind), help=help, metavar=metavar, show_default=False)
+    return Annotated[value_type | None, option]
 
 
 def by_name(setting: str, texts: Sequence[str]) -> dict[str, str]:
@@ -131,7 +146,7 @@ def by_name(setting: str, texts: Sequence[str]) -> dict[str, str]:
         has_name = setting != "models" or re.match(r"[^\W\d]\w*=", text)
         name, equals, value = map(str.strip, (text if has_name else f"answer={text}").partition("="))
         if not equals or not name:
-            raise InputError(f"can't read {text!r}: write {option} {_FORMS[setting]}.")
+            raise InputError(f"can't read {text!r}: write {option} {SETTINGS[setting].metadata['metavar']}.")
         if name in pairs:
             raise InputError(f"{option} names {name!r} more than once: give it once.")
         pairs[name] = value

@@ -53,7 +53,7 @@ def serve(
     check_address(host, keys)
     config = sourced.for_method()
     if config.budget.seconds is None:
-        config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
+        config = config.changed(budget=replace(config.budget, seconds=QUESTION_SECONDS))
     limits = Limits(in_flight=config.questions_in_flight, waiting=waiting)
     hosts = allowed_hosts(host, allow_host or ())
     with open_socket(host, port) as listening, recording(otel) as on_end:

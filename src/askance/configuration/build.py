@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from askance.configuration.catalogue import (
     DEFAULT_RETRIEVER,
-    ENCODERS,
-    ENTAILMENTS,
     INDEX_RETRIEVERS,
     MODELS,
-    RERANKERS,
     RETRIEVERS,
+    TABLES,
     Kind,
 )
 from askance.configuration.trust import check_runs_no_code
@@ -28,6 +26,7 @@ from askance.core.ports import (
     Encoder,
     Entailment,
     FeatureScorer,
+    Method,
     Model,
     PairScorer,
     Reranker,
@@ -45,6 +44,15 @@ if TYPE_CHECKING:
     from askance.retrieval.reranking import RerankedRetriever
 
 ROLES: tuple[Role, ...] = get_args(Role)
+PORTS: Mapping[str, tuple[type, ...]] = {
+    "method": (Method,),
+    "model": (Model, PairScorer, FeatureScorer),
+    "encoder": (Encoder,),
+    "entailment": (Entailment,),
+    "retriever": (Retriever,),
+    "reranker": (Reranker,),
+}
+"""Each port by its name, with the classes whose instances may take its place."""
 _RERANKING = ("candidates", "retriever_weight")
 """The options of reranking, which may follow those of a reranker."""
 
@@ -58,11 +66,7 @@ def load_model(spec: str) -> Model:
         MissingExtra: A package is missing. The message names the pip command.
         MissingAbility: The specification names a model that only judges.
     """
-    return language_model(_load_role_model(spec))
-
-
-def _load_role_model(spec: str) -> RoleModel:
-    return cast(RoleModel, _load("model", (Model, PairScorer, FeatureScorer), MODELS, spec))
+    return language_model(cast(RoleModel, _load("model", spec)))
 
 
 async def check_model(spec: str) -> "CheckReport":
@@ -75,7 +79,7 @@ async def check_model(spec: str) -> "CheckReport":
     from askance.models.checking import check
 
     named = parse_spec(spec)
-    kind = find("model", MODELS, named)
+    kind = find("model", named)
     enabling = kind.enabling_options if isinstance(kind, Kind) else {}
 
     def load(extra: str) -> Model:
@@ -95,7 +99,7 @@ def load_models(specs: Mapping[str, Any]) -> dict[Role, RoleModel]:
     for role, spec in specs.items():
         if isinstance(spec, str) and spec not in loaded:
             with about(f"models.{role}"):
-                loaded[spec] = _load_role_model(spec)
+                loaded[spec] = _load("model", spec)
     return {cast(Role, role): loaded[spec] if isinstance(spec, str) else spec for role, spec in specs.items()}
 
 
@@ -107,7 +111,7 @@ def load_encoder(spec: str) -> Encoder:
         ModelSpecError: The encoder can't be found or loaded.
         MissingExtra: A package is missing; the message has the pip command.
     """
-    return cast(Encoder, _load("encoder", (Encoder,), ENCODERS, spec))
+    return cast(Encoder, _load("encoder", spec))
 
 
 def load_entailment(spec: str) -> Entailment:
@@ -118,7 +122,7 @@ def load_entailment(spec: str) -> Entailment:
         ModelSpecError: The model can't be found or loaded, or is not a natural language inference model.
         MissingExtra: A package is missing; the message has the pip command.
     """
-    return cast(Entailment, _load("entailment", (Entailment,), ENTAILMENTS, spec))
+    return cast(Entailment, _load("entailment", spec))
 
 
 def load_reranker(spec: str) -> Reranker:
@@ -137,7 +141,7 @@ def load_reranker(spec: str) -> Reranker:
         from askance.models.label_reranker import LabelReranker
 
         return LabelReranker(load_model(spec.removeprefix("model:")))
-    return cast(Reranker, _load("reranker", (Reranker,), RERANKERS, spec))
+    return cast(Reranker, _load("reranker", spec))
 
 
 def open_retriever(
@@ -168,7 +172,7 @@ def open_retriever(
     if not isinstance(kind, str):
         return kind
     if kind not in INDEX_RETRIEVERS:
-        return cast(Retriever, _load("retriever", (Retriever,), RETRIEVERS, kind))
+        return cast(Retriever, _load("retriever", kind))
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
     open_folder, path = resolve_name(RETRIEVERS[kind].target), Path(index)
@@ -212,30 +216,6 @@ def encodes(retriever: object) -> bool:
     return retriever in INDEX_RETRIEVERS and RETRIEVERS[str(retriever)].encodes
 
 
-def check_has_index(index: object, retriever: object) -> None:
-    """Raise `InputError` if a retriever is unknown, lacks its index, or is given an index it can't use."""
-    if retriever in INDEX_RETRIEVERS:
-        if index is None and retriever != DEFAULT_RETRIEVER:
-            raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
-        return
-    if isinstance(retriever, str):
-        find("retriever", RETRIEVERS, parse_spec(retriever))
-    if index is not None:
-        raise InputError(
-            f"the retriever {retriever if isinstance(retriever, str) else 'given'} needs no index: "
-            "leave out --index."
-        )
-
-
-def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> None:
-    """Raise `InputError` for an encoder that neither the method nor the retriever uses."""
-    if encoder is not None and not encodes(retriever) and not is_needed:
-        raise InputError(
-            "an encoder is given, but nothing uses it: leave --encoder out, or search with --retriever dense "
-            "or hybrid."
-        )
-
-
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
     """Return the encoder for building an index, or None if the index gets no vectors.
 
@@ -273,11 +253,11 @@ def open_abstaining(below: float | Literal["auto"]) -> "Abstaining":
 
 def recommended_in_flight(spec: str) -> int:
     """Return the recommended number of questions in flight for the model of a specification."""
-    kind = find("model", MODELS, parse_spec(spec))
+    kind = find("model", parse_spec(spec))
     return kind.in_flight if isinstance(kind, Kind) else Kind("").in_flight
 
 
-def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
+def find(what: str, spec: Spec) -> Kind | Extension:
     """Return the row of a specification in a table, or the plug-in or ``module:Class`` that it names.
 
     Args:
@@ -288,12 +268,13 @@ def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
         InputError: A plug-in can't be imported.
         ModelSpecError: A required name is missing.
     """
+    table = TABLES[what]
     kind = table.get(spec.name)
     if kind is None:
         extension = find_with_place(f"{what}s", spec.full_name)
         if extension is None:
             known = known_names(f"{what}s", table)
-            remedy = _suggestion(spec.full_name) if table is MODELS else ""
+            remedy = _suggestion(spec.full_name) if what == "model" else ""
             raise UnknownName(what, str(spec), known, remedy=remedy)
         return extension
     form = kind.form or spec.name
@@ -310,13 +291,13 @@ def find(what: str, table: Mapping[str, Kind], spec: Spec) -> Kind | Extension:
     return kind
 
 
-def _load(what: str, ports: tuple[type, ...], table: Mapping[str, Kind], text: str) -> Any:
+def _load(what: str, text: str) -> Any:
     """Load what a specification names. A plug-in or ``module:Class`` may implement any of the ports."""
     spec = parse_spec(text)
-    found, options = find(what, table, spec), cast(dict[str, str], dict(spec.options))
+    found, options = find(what, spec), cast(dict[str, str], dict(spec.options))
     shown = f"the {what} {text}"
     if isinstance(found, Extension):
-        return found.make(ports, shown, *filter(None, [found.place]), **options)
+        return found.make(PORTS[what], shown, *filter(None, [found.place]), **options)
     with doing(f"loading {shown}") if found.takes_time else nullcontext():
         return resolve_name(found.target)(*filter(None, [spec.place]), **options)
 

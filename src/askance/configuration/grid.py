@@ -33,27 +33,25 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from askance.configuration.build import ROLES
 from askance.configuration.catalogue import DEFAULT_RETRIEVER, INDEX_RETRIEVERS
-from askance.configuration.experiment import Experiment, prepare_experiment, takes_prompts
-from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig, load_now
+from askance.configuration.experiment import Experiment, prepare_experiment
+from askance.configuration.settings import ALIASES, SELECTIONS, SETTINGS, EngineConfig, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.toml_file import read_toml
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.gold_retriever import GOLD
+from askance.methods.common.prompts import PromptTemplate
 
 Table = Mapping[str, Any]
 """A table of the file."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
-_QUESTION_KEYS = ("limit", "sample", "ids")
-_EXPERIMENT_KEYS = (*_QUESTION_KEYS, "reading", "metrics")
-"""The keys of a grid that are settings of an experiment, but not of its engine."""
 _ENGINE_KEYS = {*SETTINGS, *ALIASES} - {"models", "model"}
 _KEYS: dict[str, Collection[str]] = {
-    "datasets": {"questions", *_QUESTION_KEYS, "reading", *_ENGINE_KEYS},
+    "datasets": {"questions", *SELECTIONS, "reading", *_ENGINE_KEYS},
     "models": ROLES,
     "methods": _ENGINE_KEYS,
 }
@@ -82,7 +80,7 @@ class Grid:
     place: str = "the grid"
 
     def __post_init__(self) -> None:
-        self._check((), self.common, {*_EXPERIMENT_KEYS, *_ENGINE_KEYS, *_KEYS})
+        self._check((), self.common, {*SELECTIONS, "reading", "metrics", *_ENGINE_KEYS, *_KEYS})
         for kind, known in _KEYS.items():
             tables = getattr(self, kind)
             if not isinstance(tables, Mapping) or not tables:
@@ -96,17 +94,12 @@ class Grid:
                 self._check((kind, name), table, known)
 
     def _check(self, keys: tuple[str, ...], table: Any, known: Collection[str]) -> None:
-        place, origin = f"in [{'.'.join(keys)}]" if keys else "at the top", self._origin(*keys)
+        place = f"in [{'.'.join(keys)}]" if keys else "at the top"
         if not isinstance(table, Mapping):
             raise GridError(f"{self.place}: {'.'.join(keys)} is no table: write [{'.'.join(keys)}].")
-        for key, value in table.items():
+        for key in table:
             if key not in known:
                 raise UnknownName("key", key, known, place=f"{place} of {self.place}")
-            if key == "questions" and not isinstance(value, str):
-                raise GridError(f"{origin}: {key}={value!r} is no text: write NAME:FILE.")
-            if key in _EXPERIMENT_KEYS:
-                with _place_in_errors(origin):
-                    Experiment(dataset="", **{key: value})
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
             raise GridError(f"{self.place} lacks {needed!r} {place}: add it.")
@@ -127,7 +120,7 @@ class Grid:
             flags: Settings that override the file.
         """
         below = [[each for each in layer if each.name != "models"] for layer in base]
-        above, experiments = list(flags), {}
+        common, above, experiments = list(self._given((), self.common)), list(flags), {}
         for model, dataset, method in product(self.models, self.datasets, self.methods):
             name = f"{dataset}/{model}/{method}"
             with _place_in_errors(name):
@@ -137,9 +130,9 @@ class Grid:
                     *self._given(("methods", method), self.methods[method]),
                 ]
                 of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
-                sourced = merged([*below, self._given((), self.common), of_dataset, of_experiment, above])
+                sourced = merged([*below, common, of_dataset, of_experiment, above], Experiment)
                 with sourced.naming_origins(SETTINGS):
-                    experiments[name] = self._experiment(_without_unused(sourced), self.datasets[dataset])
+                    experiments[name] = cast(Experiment, _without_unused(sourced))
         return experiments
 
     def place_of(self, experiment: str, setting: str) -> str:
@@ -152,16 +145,9 @@ class Grid:
         return self.place if setting in self.common else ""
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
-        """Return the engine settings in a table."""
-        settings = {key: value for key, value in table.items() if key in SETTINGS or key in ALIASES}
-        return given_as(settings, self._origin(*keys))
-
-    def _experiment(self, config: EngineConfig, dataset: Table) -> Experiment:
-        source = dataset if any(key in dataset for key in _QUESTION_KEYS) else self.common
-        merged_table = {**self.common, **dataset}
-        own = {key: source[key] for key in _QUESTION_KEYS if key in source}
-        own |= {key: merged_table[key] for key in ("reading", "metrics") if key in merged_table}
-        return Experiment(**config.settings, dataset=dataset["questions"], **own)
+        """Return the settings in a table."""
+        settings = {"dataset" if key == "questions" else key: value for key, value in table.items()}
+        return given_as(settings, self._origin(*keys), Experiment)
 
 
 def _without_unused(sourced: SourcedConfig) -> EngineConfig:
@@ -172,9 +158,7 @@ def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     config = sourced.config
     if config.retriever in INDEX_RETRIEVERS and config.index in (None, Path(GOLD)):
         config = replace(config, retriever=DEFAULT_RETRIEVER, rerank=None)
-    method = replace(config, prompts=None).make()
-    has_sets = takes_prompts(type(method))
-    return replace(sourced, config=config).without_unused(method.needs, takes_prompts=has_sets)
+    return replace(sourced, config=config).for_method(PromptTemplate)
 
 
 def read_grid(path: Path) -> Grid:

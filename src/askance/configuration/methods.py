@@ -7,14 +7,15 @@ The settings of a member of `blender`, or of a method that is an action of `airr
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, cast, get_type_hints
 
-from pydantic import Field, TypeAdapter
+import pydantic
 
 from askance.configuration.build import find
 from askance.configuration.catalogue import (
@@ -22,11 +23,11 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     FALLBACKS,
     METHODS,
-    MODELS,
     PROMPT_SETS,
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
+from askance.configuration.prompts import TEMPLATES, open_prompts
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
@@ -39,15 +40,16 @@ from askance.core.parameters import (
 from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
+from askance.methods.airrag.prompts import AirragPromptTemplate
+from askance.methods.common.named_methods import Members
 
 RECORDS = {
     "linguistics": "askance.text.spacy_pipeline:load_linguistics",
-    "prompts": "askance.configuration.prompts:open_prompts",
-    "instructions": "askance.configuration.prompts:open_instructions",
     "actions": "askance.methods.airrag.parameters:read_actions",
     "methods": "askance.methods.common.named_methods:parse_members",
 }
-"""The functions that make a record from a text, by the name of the parameter that holds the record."""
+"""The functions that make a record from a text, by the name of the parameter that holds the record. A record
+that is a prompt template is opened by `open_prompts`."""
 
 
 def method_class(name: str) -> type[Any]:
@@ -75,8 +77,9 @@ def method_class(name: str) -> type[Any]:
 
 def class_of(method: str | Spec | Method) -> type[Any]:
     """Return the class of a method, which is given by name, by specification or as an object."""
-    spec = parse_method(method) if isinstance(method, str) else method
-    return method_class(spec.name) if isinstance(spec, Spec) else type(spec)
+    with about("method"):
+        spec = parse_method(method) if isinstance(method, str) else method
+        return method_class(spec.name) if isinstance(spec, Spec) else type(spec)
 
 
 def make_method(
@@ -103,9 +106,8 @@ def make_method(
         PresetError: The given preset can't be read, or has no values for the method and its members.
         InputError: A record can't be made, or the prompts are given twice or can't be changed.
     """
-    with about("method"):
-        spec = parse_method(method) if isinstance(method, str) else method
-        cls = class_of(spec)
+    cls = class_of(method)
+    spec = parse_method(method) if isinstance(method, str) else method
     if prompts is not None:
         with about("prompts"):
             if prompts_class(cls) is None:
@@ -119,79 +121,70 @@ def make_method(
             settings = {**settings, "prompts": _record(cls, "prompts", prompts)}
     with about("preset"):
         chosen = own_preset(model) if preset is None else open_preset(preset)
-        maker = _Maker(chosen, model)
-        made = maker.make(spec, settings)
-        if preset is not None and not maker.knows_any:
-            open_preset(preset).entry(name_of(cls))  # raises an error that lists the preset's methods
+        made = _make(spec, settings, chosen, model)
+        classes = {type(each) for each in _with_members(made)}
+        if preset is not None and chosen is not None and not any(map(chosen.knows, classes)):
+            chosen.entry(name_of(cls))  # raises an error that lists the preset's methods
     return made
 
 
-class _Maker:
-    """The maker of a method and its members, which completes each with a preset and a reader's prompts.
+def _with_members(method: Method) -> Iterator[Method]:
+    yield method
+    for field in _fields(type(method)):
+        for _, member in getattr(getattr(method, field.name), "named", ()):
+            yield from _with_members(member)
 
-    Attributes:
-        knows_any: Whether the preset has values for the method or one of its members.
+
+def _make(
+    method: Spec | Method,
+    settings: Mapping[str, Any],
+    preset: Preset | None,
+    model: str,
+    *,
+    is_member: bool = False,
+) -> Method:
+    """Make a method and its members, each completed with a preset and a reader's prompts.
+
+    Settings override those of the method's specification, and these the parameters of an object.
     """
+    cls, is_spec = class_of(method), isinstance(method, Spec)
+    options = method.options if isinstance(method, Spec) else {}
+    own, of_members = _split_by_member({**options, **settings})
+    values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
+    defaults = preset.parameters(cls, values) if preset is not None and preset.knows(cls) else {}
+    if "prompts" not in values:
+        defaults |= reader_prompts(cls, model)
+    if is_member:  # the calling method limits the input tokens of its members
+        defaults.pop("l_max", None)
+    values = {**defaults, **values}
 
-    def __init__(self, preset: Preset | None, model: str) -> None:
-        self._preset, self._model = preset, model
-        self.knows_any = False
-
-    def make(
-        self, method: Spec | Method, settings: Mapping[str, Any] = {}, *, is_member: bool = False
-    ) -> Method:
-        """Make a method whose settings override those of its specification, and these the object's own."""
-        cls = class_of(method)
-        is_spec = isinstance(method, Spec)
-        options = method.options if isinstance(method, Spec) else {}
-        own, of_members = _split_by_member({**options, **settings})
-        before = {} if is_spec else changed_parameters(method)
-        given = {**before, **_typed(cls, own)}
-        defaults = self._defaults(cls, given)
-        if is_member:  # the calling method limits the input tokens of its members
-            defaults.pop("l_max", None)
-        values = {**defaults, **given}
-        values |= self._collection(cls, values, of_members)
-        if not is_spec:
-            return cast(Method, replace(cast(Any, method), **values)) if values else cast(Method, method)
+    make_member = partial(_make, preset=preset, model=model, is_member=True)
+    values |= _collection(cls, values, of_members, make_member)
+    if is_spec:
         return cast(Method, cls(**values))
+    return cast(Method, replace(cast(Any, method), **values) if values else method)
 
-    def _defaults(self, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        prompts = {} if "prompts" in given else reader_prompts(cls, self._model)
-        if self._preset is None or not self._preset.knows(cls):
-            return prompts
-        self.knows_any = True
-        return {**self._preset.parameters(cls, given), **prompts}
 
-    def _collection(
-        self, cls: type[Any], values: Mapping[str, Any], of_members: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the parameter that holds other methods, with the settings of each; empty if none does."""
-        from askance.methods.common.named_methods import Members
-
-        defaults = {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
-        held = {name: value for name, value in {**defaults, **values}.items() if isinstance(value, Members)}
-        for name, given in of_members.items():
-            key = name if isinstance(given, Spec) else f"{name}.{next(iter(given), '')}"
+def _collection(
+    cls: type[Any],
+    values: Mapping[str, Any],
+    of_members: Mapping[str, Any],
+    make: Callable[[Spec | Method, Mapping[str, Any]], Method],
+) -> dict[str, Any]:
+    """Return the parameter that holds other methods, with the settings of each; empty if none does."""
+    every = {**defaults_of(cls), **values}
+    holding = [name for name, value in every.items() if isinstance(value, Members)]
+    new = {name: member for name, member in of_members.items() if isinstance(member, Spec)}
+    members = new or {name: member for parameter in holding for name, member in every[parameter].named}
+    for name, changes in of_members.items():
+        if name not in members or not holding:
+            key = name if name in new else f"{name}.{next(iter(changes), '')}"
+            what, wrong, known = ("member", name, members) if holding else ("parameter", key, every)
             with about(f"parameters.{key}"):
-                if not held:  # a mistake such as "dragin.threshold" for dragin itself
-                    raise UnknownName(
-                        "parameter", key, parameter_names(cls), place=f"of method {name_of(cls)}"
-                    )
-        for parameter, collection in held.items():
-            members: dict[str, Spec | Method] = dict(collection.named)
-            if any(isinstance(each, Spec) for each in of_members.values()):
-                members = {name: each for name, each in of_members.items() if isinstance(each, Spec)}
-            for name, given in of_members.items():
-                if name not in members:
-                    with about(f"parameters.{name}.{next(iter(given), '')}"):
-                        raise UnknownName("member", name, members, place=f"of method {name_of(cls)}")
-            made = dict[str, Method]()
-            for name, member in members.items():
-                settings = {} if isinstance(member, Spec) else of_members.get(name, {})
-                made[name] = self.make(member, settings, is_member=True)
-            return {parameter: replace(cast(Any, collection), named=tuple(made.items()))}
-        return {}
+                raise UnknownName(what, wrong, known, place=f"of method {name_of(cls)}")
+    changed = {name: {} if name in new else of_members.get(name, {}) for name in members}
+    made = tuple((name, make(member, changed[name])) for name, member in members.items())
+    return {parameter: replace(every[parameter], named=made) for parameter in holding}
 
 
 def calibrated_methods() -> dict[str, str]:
@@ -206,12 +199,14 @@ def calibrated_methods() -> dict[str, str]:
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a method's parameters, in which a record is a string."""
     properties, hints = {}, get_type_hints(cls)
-    for each in fields(cls) if is_dataclass(cls) else ():
+    for each in _fields(cls):
         is_record, limits = is_dataclass(hints[each.name]), (math.inf, -math.inf)
         default = str(each.default) if is_record or each.default in limits else each.default
         declared = {key: value for key, value in each.metadata.items() if value not in limits}
-        hint: Any = Annotated[str if is_record else hints[each.name], Field(default=default, **declared)]
-        properties[each.name] = TypeAdapter(hint).json_schema()
+        hint: Any = Annotated[
+            str if is_record else hints[each.name], pydantic.Field(default=default, **declared)
+        ]
+        properties[each.name] = pydantic.TypeAdapter(hint).json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name_of(cls),
@@ -221,9 +216,13 @@ def parameter_schema(cls: type[Any]) -> dict[str, Any]:
     }
 
 
-def parameter_names(cls: type[Any]) -> set[str]:
-    """Return the names of a method's parameters."""
-    return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
+def _fields(cls: type[Any]) -> tuple[Field[Any], ...]:
+    return fields(cls) if is_dataclass(cls) else ()
+
+
+def defaults_of(cls: type[Any]) -> dict[str, Any]:
+    """Return the defaults of a method's parameters by name."""
+    return {field.name: field.default for field in _fields(cls)}
 
 
 def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -250,40 +249,30 @@ def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
 
 def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a method's own settings, without those of members, to the types of its parameters."""
-    typed, known = dict(settings), parameter_names(cls)
-    for key, value in settings.items():
-        if key in known & RECORDS.keys() and isinstance(value, str):
-            with about(f"parameters.{key}"):
-                typed[key] = _record(cls, key, value)
+    typed = dict(settings)
+    for key in settings.keys() & defaults_of(cls):
+        with about(f"parameters.{key}"):
+            typed[key] = _record(cls, key, settings[key])
     return parse_parameters(cls, typed)
 
 
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:
-    """Return the record that a text describes, for a parameter of a method's class."""
+    """Return the record that a text describes, for a parameter that holds one; else return the value."""
+    template = type(defaults_of(cls)[parameter])
     if not isinstance(value, str | Path):
         return value
-    target = RECORDS[parameter]
-    if parameter == "prompts" and is_airrag(cls):
-        target = "askance.configuration.prompts:open_airrag_prompts"
+    if template in TEMPLATES:
+        return open_prompts(value, template)
+    if parameter not in RECORDS:
+        return value
     makes_methods = (METHODS, make_method) if parameter in ("actions", "methods") else ()
-    return resolve_name(target)(value, *makes_methods)
-
-
-def is_airrag(cls: type[Any]) -> bool:
-    """Return whether a method takes the prompts of AirRAG."""
-    from askance.methods.airrag.prompts import AirragPromptTemplate
-
-    return prompts_class(cls) is AirragPromptTemplate
+    return resolve_name(RECORDS[parameter])(value, *makes_methods)
 
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
-    from askance.methods.airrag.prompts import AirragPromptTemplate
-    from askance.methods.common.prompts import PromptTemplate
-
-    known = fields(cls) if is_dataclass(cls) else ()
-    template = next((type(field.default) for field in known if field.name == "prompts"), None)
-    return template if template in (PromptTemplate, AirragPromptTemplate) else None
+    template = type(defaults_of(cls).get("prompts"))
+    return template if template in TEMPLATES else None
 
 
 def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
@@ -304,17 +293,17 @@ def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
         note = None if folder is None else read_note(folder)
         if note is None:
             return {}
-        known = PROMPT_SETS | AIRRAG_PROMPT_SETS
-        if note.prompts not in known:  # a note is data, and so names nothing else
+        if note.prompts not in PROMPT_SETS | AIRRAG_PROMPT_SETS:  # a note is data, and so names nothing else
             raise UnknownName("prompt set", note.prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
-    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag(cls) else note.prompts)}
+    is_airrag = prompts_class(cls) is AirragPromptTemplate
+    return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag else note.prompts)}
 
 
 def _reader_folder(spec: Spec) -> Path | None:
     """Return the folder that may hold a `reader.json`, or None for a kind of model without such folders."""
     from askance.models.bundled import bundled_adapter
 
-    kind = find("model", MODELS, spec)
+    kind = find("model", spec)
     if not isinstance(kind, Kind) or "adapter" not in kind.options:
         return None
     adapter = str(spec.options.get("adapter", ""))

@@ -25,7 +25,7 @@ Every string is used exactly as written. See `docs/prompts.md`.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,49 +40,63 @@ from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer
 
-_BUILT_IN: dict[str, Any] = {template.name: template for template in (OWN, PLAIN, airrag.OWN, airrag.READER)}
-_WHAT, _START = "the prompts file", "`askance prompts {}` prints a set to start from."
+TEMPLATES: Mapping[type[Any], Mapping[str, str]] = {
+    PromptTemplate: PROMPT_SETS,
+    AirragPromptTemplate: AIRRAG_PROMPT_SETS,
+    Instructions: {"own": "Self-RAG"},
+}
+"""The packaged sets of each kind of template."""
+_BUILT_IN: dict[tuple[type[Any], str], Any] = {
+    (type(template), template.name): template for template in (OWN, PLAIN, airrag.OWN, airrag.READER)
+} | {(Instructions, "own"): OWN_INSTRUCTIONS}
+_OF_METHODS: Mapping[type[Any], str] = {AirragPromptTemplate: "of airrag", Instructions: "of selfrag"}
+_NO_EXAMPLES: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEYS}}
+"""The worked examples of a file for AirRAG, which never come from its base."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 W = TypeVar("W", bound=Any)
 """A prompt template."""
 
 
-def open_prompts(name: str | Path) -> PromptTemplate:
-    """Return a packaged prompt set by name, or the prompt set in a file.
+def open_prompts(
+    name: str | Path,
+    kind: type[W] = PromptTemplate,  # type: ignore[assignment]
+    known: Iterable[str] = (),
+) -> W:
+    """Return a packaged prompt set by name, that of a plug-in, or the prompt set in a file.
 
     Args:
         name: A name, or a file. A file is given as a `Path`, or as a string that is not a single word.
+        kind: The class of the template.
+        known: The names to suggest in place of an unknown one; by default those of the packaged sets.
 
     Raises:
         UnknownName: There is no such set. The message suggests the nearest name.
         PromptsError: The file can't be read or used. The message names the file, key and remedy.
     """
-    return _open(name, PromptTemplate, PROMPT_SETS, _read_prompt_template)
-
-
-def open_airrag_prompts(name: str | Path) -> AirragPromptTemplate:
-    """Return a prompt set for AirRAG and Blender (see `open_prompts`)."""
-    return _open(name, AirragPromptTemplate, AIRRAG_PROMPT_SETS, _read_airrag, "of airrag")
-
-
-def open_instructions(name: str | Path) -> Instructions:
-    """Return the built-in instructions for Self-RAG ("own"), or those in a file (see `open_prompts`)."""
-    if name == "own":
-        return OWN_INSTRUCTIONS
-    tasks = ", ".join(_keys_of(Instructions))
-    start = f'Give "own", or a TOML file with a text for each task that is to change: {tasks}.'
-    return _read(Path(name), ["own"], open_instructions, start)
+    if isinstance(name, str) and name in TEMPLATES[kind]:
+        path = Path(__file__).parent / "prompt_sets" / f"{name}.toml"
+        template: W = _BUILT_IN.get((kind, name)) or dataclasses.replace(_read(path, kind), name=name)
+        return template
+    extension = find_extension("prompts", name) if isinstance(name, str) else None
+    if extension is not None:
+        if not isinstance(extension.target, kind):
+            told = f"{extension.target!r} is not a {kind.__name__}. Name one of this type."
+            raise PromptsError(f"prompts {name}: {told}")
+        return extension.target
+    if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
+        place = f"{_OF_METHODS.get(kind, '')} (a file is named with its ending, or as ./{name})".lstrip()
+        raise UnknownName("prompt set", name, known or TEMPLATES[kind], place=place)
+    return _read(Path(name), kind)
 
 
 def prompts_toml(name: str | Path) -> str:
-    """Return a prompt set of any kind, packaged or in a file, as a TOML string."""
+    """Return a prompt set of any kind but instructions, packaged or in a file, as a TOML string."""
     known, path = PROMPT_SETS | AIRRAG_PROMPT_SETS, Path(name)
     is_file = name not in AIRRAG_PROMPT_SETS and path.is_file()
-    start = _START.format("own")
-    base = read_toml(path, _WHAT, PromptsError, start).get("base") if is_file else name
+    base = _content(path, PromptTemplate).get("base") if is_file else name
     if base in [*AIRRAG_PROMPT_SETS]:
-        return to_toml(open_airrag_prompts(name), base="airrag")
-    return to_toml(_open(name, PromptTemplate, known, _read_prompt_template))
+        return to_toml(open_prompts(name, AirragPromptTemplate), base="airrag")
+    return to_toml(open_prompts(name, PromptTemplate, known))
 
 
 def to_toml(template: Any, **more: str) -> str:
@@ -109,33 +123,55 @@ def _quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def _open(
-    name: str | Path, kind: type[W], known: Mapping[str, str], read: Callable[[Path], W], place: str = ""
-) -> W:
-    """Return the template of a packaged set, an extension, or a file."""
-    if isinstance(name, str) and name in known:
-        path = Path(__file__).parent / "prompt_sets" / f"{name}.toml"
-        template: W = _BUILT_IN.get(name) or dataclasses.replace(read(path), name=name)
-        return template
-    extension = find_extension("prompts", name) if isinstance(name, str) else None
-    if extension is not None:
-        if not isinstance(extension.target, kind):
-            told = f"{extension.target!r} is not a {kind.__name__}. Name one of this type."
-            raise PromptsError(f"prompts {name}: {told}")
-        return extension.target
-    if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
-        place = f"{place} (a file is named with its ending, or as ./{name})".lstrip()
-        raise UnknownName("prompt set", name, known, place=place)
-    return read(Path(name))
-
-
 def _keys_of(template: Any) -> tuple[str, ...]:
     """Return the keys that a file for this template may contain, which are all fields except the name."""
     return tuple(each.name for each in dataclasses.fields(template) if each.compare)
 
 
-def _read_prompt_template(path: Path) -> PromptTemplate:
-    template = dataclasses.replace(_read(path, PROMPT_SETS, open_prompts), name="prompts")
+def _content(path: Path, kind: type[Any]) -> dict[str, Any]:
+    start = f"`askance prompts {next(iter(TEMPLATES[kind]))}` prints a set to start from."
+    if kind is Instructions:
+        start = f"Give a TOML file with a text for each task that is to change: {', '.join(_keys_of(kind))}."
+    return read_toml(path, "the prompts file", PromptsError, start)
+
+
+def _read(path: Path, kind: type[W]) -> W:
+    """Read a template from a file. Missing fields come from the set that the file names as its base.
+
+    Raises:
+        UnknownName: There is no such key or base. The message suggests the nearest name.
+        PromptsError: The file can't be read, or a value can't be used.
+    """
+    bases, keys = TEMPLATES[kind], _keys_of(kind)
+    content = _NO_EXAMPLES | _content(path, kind) if kind is AirragPromptTemplate else _content(path, kind)
+    base = _text(path, "base", content.pop("base", next(iter(bases))))
+    if base not in bases:
+        raise UnknownName("base", base, bases, place=f"of prompts {path}")
+    template: Any = open_prompts(base, kind)
+    for key in content:
+        if key not in keys:
+            raise UnknownName("key", key, ("base", *keys), place=f"of prompts {path}")
+    values = {key: getattr(template, key) for key in keys}
+    values |= {key: _value(path, key, value, values[key]) for key, value in content.items()}
+    if kind is AirragPromptTemplate:
+        values["examples"] = _number_of_examples(path, values)
+    read: W = kind(**values)
+    if isinstance(read, PromptTemplate):
+        _check_answers(path, read)
+    return read
+
+
+def _number_of_examples(path: Path, values: Mapping[str, Any]) -> int:
+    most, number = max(len(values[key]) for key in DEMO_KEYS), values["examples"]
+    number = most if number is None else number
+    if type(number) is not int or not 0 <= number <= most:
+        raise PromptsError(
+            f"prompts {path}, examples: {number!r} is not a number from 0 to {most}, the number in the file."
+        )
+    return number
+
+
+def _check_answers(path: Path, template: PromptTemplate) -> None:
     for number, demo in enumerate(template.demos, start=1):
         if not has_answer(demo.answer):
             raise PromptsError(
@@ -147,51 +183,6 @@ def _read_prompt_template(path: Path) -> PromptTemplate:
             f"prompts {path}, elicitation: no answer can be read after {template.elicitation!r}. Say "
             '"the answer is" once, at its end; --set ask_short_answer=no asks for none.'
         )
-    return template
-
-
-def _read_airrag(path: Path) -> AirragPromptTemplate:
-    """Read a prompt set for AirRAG. Its worked examples never come from the base."""
-    none: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEYS}}
-    template = _read(path, AIRRAG_PROMPT_SETS, open_airrag_prompts, _START.format("airrag"), none)
-    most = max(len(getattr(template, key)) for key in DEMO_KEYS)
-    number = most if template.examples is None else template.examples
-    if type(number) is not int or not 0 <= number <= most:
-        raise PromptsError(
-            f"prompts {path}, examples: {number!r} is not a number from 0 to {most}, the number in the file."
-        )
-    return dataclasses.replace(template, examples=number, name="prompts")
-
-
-def _read(
-    path: Path,
-    bases: Iterable[str],
-    open_base: Callable[[str], W],
-    start: str = _START.format("own"),
-    left_out: Mapping[str, Any] = {},
-) -> W:
-    """Read a template from a file.
-
-    Args:
-        bases: The names of the sets that missing fields may come from. The first is the default.
-        start: The advice on how to make such a file, for error messages.
-        left_out: The fields that never come from the base, with their defaults.
-
-    Raises:
-        UnknownName: There is no such key or base. The message suggests the nearest name.
-        PromptsError: The file can't be read, or a value has the wrong type.
-    """
-    content = {**left_out, **read_toml(path, _WHAT, PromptsError, start)}
-    base = _text(path, "base", content.pop("base", next(iter(bases))))
-    if base not in bases:
-        raise UnknownName("base", base, bases, place=f"of prompts {path}")
-    template = open_base(base)
-    keys = _keys_of(template)
-    for key in content:
-        if key not in keys:
-            raise UnknownName("key", key, ("base", *keys), place=f"of prompts {path}")
-    values = {key: _value(path, key, value, getattr(template, key)) for key, value in content.items()}
-    return dataclasses.replace(template, **values)
 
 
 def _value(path: Path, key: str, value: Any, like: Any) -> Any:

@@ -4,40 +4,38 @@
     engine = config.open()
 
 The command line, files, the environment, evaluations, grids and calibration all read this declaration (see
-`config_sources`). Traces and run folders store the whole configuration, so that results can be
+`sources`). Traces and run folders store the whole configuration, so that results can be
 reproduced.
 """
 
-import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, fields, is_dataclass
-from functools import partial
+from contextlib import suppress
+from dataclasses import asdict, field, fields, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast, get_args, get_type_hints
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 from askance.configuration import build
-from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_MODEL, DEFAULT_RETRIEVER, METHODS
+from askance.configuration.catalogue import (
+    DEFAULT_METHOD,
+    DEFAULT_MODEL,
+    DEFAULT_RETRIEVER,
+    INDEX_RETRIEVERS,
+    METHODS,
+    PORT_OF_SETTING,
+)
 from askance.configuration.methods import choose_method, make_method
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import (
-    Encoder,
-    FeatureScorer,
-    Method,
-    Model,
-    PairScorer,
-    Reranker,
-    Retriever,
-    RoleModel,
-)
-from askance.core.spec import call_spec
+from askance.core.ports import Encoder, Method, Retriever, RoleModel
+from askance.core.spec import call_spec, parse_spec
 from askance.core.token_ledger import Budget
 from askance.core.types import Role
 from askance.retrieval.filters import filtered_retriever, parse_filter
@@ -52,64 +50,28 @@ OBJECT = "object"
 """The key under which a stored configuration describes an object that has no importable name."""
 
 
-def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = "", variable: str = "") -> Any:
+def setting(default: Any, metavar: str, flag: str = "") -> Any:
     """Declare a setting, whose description in the class's docstring is also its help text.
 
     Args:
-        default: The default value.
-        kind: The type to which strings from the command line or the environment are converted; dict for a
-            setting with named entries.
-        metavar: The placeholder for the value in the help text.
+        metavar: The placeholder for the value in the help text. It contains an equals sign if the setting has
+            named entries.
         flag: The command-line option, if it is not named after the setting.
-        variable: The environment variable without its prefix, if it is not named after the setting.
     """
-    metadata = {"kind": kind, "metavar": metavar, "flag": flag, "variable": variable}
+    metadata = {"metavar": metavar, "flag": flag}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-def _named(what: str, port: type, value: Any) -> Any:
+def _part(value: Any, what: str) -> Any:
     """Return `value`, which must be a name or an object with all members of its port."""
-    if isinstance(value, bool | int | float | Mapping | list):
-        raise ValueError(f"expected the name of a {what}")  # noqa: TRY004 - pydantic requires it
-    if value is not None and not isinstance(value, str):
+    port, *others = build.PORTS[what]
+    if value is None or isinstance(value, bool | int | float | Mapping | list):
+        raise ValueError(f"expected the name of a {what}")
+    if not isinstance(value, (str, *others)):
         check_port(value, port, f"the {what} {value!r}")
     return value
-
-
-def _models(value: Any) -> Any:
-    """Return the models by role. A single specification is that of the role "answer"."""
-    given = value if isinstance(value, Mapping) else {"answer": value}
-    for role, model in given.items():
-        if role not in build.ROLES:
-            raise UnknownName("role", str(role), build.ROLES, place="of a model")
-        if model is None:
-            raise ValueError(f"expected the name of a model for the role {role}")
-        if not isinstance(model, PairScorer | FeatureScorer):
-            _named("model", Model, model)
-    return {"answer": DEFAULT_MODEL, **given}
-
-
-def _threshold(value: Any) -> float | str | None:
-    """Return a threshold from 0 to 1, "auto" or None."""
-    try:
-        below = value if value in (None, "auto") or isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        below = math.nan
-    if below is None or below == "auto" or (not isinstance(below, bool) and 0 <= below <= 1):
-        return below
-    raise ValueError("give a confidence from 0 to 1, or auto")
-
-
-def _budget(value: Any) -> Any:
-    return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
-
-
-def _where(value: Any) -> Any:
-    if isinstance(value, str):
-        parse_filter(value)
-    return str(value) if isinstance(value, Filter) else value
 
 
 Load = Callable[..., Any]
@@ -160,32 +122,61 @@ class EngineConfig:
         InputError: A value has the wrong type, or an object lacks a member of its port.
     """
 
-    index: PathOrNone = setting(None, metavar="DIR")
-    retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
-        DEFAULT_RETRIEVER, metavar="SPEC"
-    )
-    rerank: Annotated[Any, BeforeValidator(partial(_named, "reranker", Reranker))] = setting(
-        None, metavar="SPEC"
-    )
-    where: Annotated[str | None, BeforeValidator(_where)] = setting(None, metavar="FILTER")
-    encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
-        None, metavar="SPEC"
-    )
-    method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(None, metavar="NAME")
-    models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
-        {"answer": DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
-    )
-    parameters: Mapping[str, Any] = setting(
-        {}, kind=dict, metavar="PARAMETER=VALUE", flag="--set", variable="SET"
-    )
-    prompts: Any = setting(None, metavar="SET")
-    preset: str | Path | None = setting(None, metavar="NAME")
-    seed: int = setting(0, kind=int)
-    abstain_below: Annotated[Any, BeforeValidator(_threshold)] = setting(None, metavar="P|auto")
-    strict: bool = setting(False, kind=bool)
-    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(Budget(), kind=dict, metavar="NAME=N")
-    cache: PathOrNone = setting(None, metavar="FILE", variable="CACHE_FILE")
-    in_flight: Annotated[int, Field(ge=1)] | None = setting(None, kind=int, metavar="N")
+    index: PathOrNone = setting(None, "DIR")
+    retriever: Any = setting(DEFAULT_RETRIEVER, "SPEC")
+    rerank: Any = setting(None, "SPEC")
+    where: str | None = setting(None, "FILTER")
+    encoder: Any = setting(None, "SPEC")
+    method: Any = setting(None, "NAME")
+    models: Mapping[str, Any] = setting({"answer": DEFAULT_MODEL}, "[ROLE=]SPEC", "--model")
+    parameters: Mapping[str, Any] = setting({}, "PARAMETER=VALUE", "--set")
+    prompts: Any = setting(None, "SET")
+    preset: str | Path | None = setting(None, "NAME")
+    seed: int = setting(0, "N")
+    abstain_below: Any = setting(None, "P|auto")
+    strict: bool = setting(False, "")
+    budget: Budget = setting(Budget(), "NAME=N")
+    cache: PathOrNone = setting(None, "FILE")
+    in_flight: Annotated[int, Field(ge=1)] | None = setting(None, "N")
+
+    @field_validator("retriever", "rerank", "encoder", "method", mode="before")
+    @classmethod
+    def _check_part(cls, value: Any, info: ValidationInfo) -> Any:
+        name = info.field_name or ""
+        return value if value is None else _part(value, PORT_OF_SETTING.get(name, name))
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _check_models(cls, value: Any) -> Any:
+        """Return the models by role. A single specification is that of the role "answer"."""
+        models = value if isinstance(value, Mapping) else {"answer": value}
+        for role, model in models.items():
+            if role not in build.ROLES:
+                raise UnknownName("role", str(role), build.ROLES, place="of a model")
+            _part(model, "model")
+        return {"answer": DEFAULT_MODEL, **models}
+
+    @field_validator("abstain_below", mode="before")
+    @classmethod
+    def _check_threshold(cls, value: Any) -> Any:
+        if value is None or value == "auto":
+            return value
+        with suppress(TypeError, ValueError):
+            if not isinstance(value, bool) and 0 <= float(value) <= 1:
+                return float(value)
+        raise ValueError("give a confidence from 0 to 1, or auto")
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _check_budget(cls, value: Any) -> Any:
+        return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
+
+    @field_validator("where", mode="before")
+    @classmethod
+    def _check_filter(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            parse_filter(value)
+        return str(value) if isinstance(value, Filter) else value
 
     @model_validator(mode="wrap")
     @classmethod
@@ -198,12 +189,12 @@ class EngineConfig:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without those that a subclass adds."""
-        return {field.name: getattr(self, field.name) for field in fields(EngineConfig)}
+        return {name: getattr(self, name) for name in SETTINGS}
 
     @property
     def model_specs(self) -> dict[str, str]:
         """The specifications of the models by role. An object is represented by its name."""
-        return {role: spec if isinstance(spec, str) else spec.name for role, spec in self.models.items()}
+        return {role: getattr(spec, "name", spec) for role, spec in self.models.items()}
 
     @property
     def answer_spec(self) -> str:
@@ -219,9 +210,7 @@ class EngineConfig:
     @property
     def retriever_spec(self) -> str:
         """The retriever and what reranks its hits. An object is represented by its name."""
-        retriever, reranker = (
-            each if isinstance(each, str) else each.name for each in (self.retriever, self.rerank or "")
-        )
+        retriever, reranker = (getattr(each, "name", each) for each in (self.retriever, self.rerank))
         return f"{retriever}, reranked by {reranker}" if reranker else retriever
 
     @property
@@ -229,27 +218,33 @@ class EngineConfig:
         """The number of questions that are answered at the same time."""
         return self.in_flight or (build.recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
 
-    def make(self, method: Any = None) -> Method:
+    def make(self, name: str = "") -> Method:
         """Return the method with the parameters, prompts and preset of this configuration.
 
-        Args:
-            method: Another method, by name or as an object, to use in place of the configured one.
+        The configured method is made once. Another one, given by its name, is made by each call.
 
         Raises:
             InputError: A name, parameter, prompt set or preset can't be used.
         """
-        return make_method(
-            method or self.method or DEFAULT_METHOD,
-            self.parameters,
-            model=self.answer_spec,
-            prompts=self.prompts,
-            preset=self.preset,
-        )
+        return self._make(name) if name else self._made
+
+    @cached_property
+    def _made(self) -> Method:
+        return self._make(self.method or DEFAULT_METHOD)
+
+    def _make(self, method: Any) -> Method:
+        spec, prompts, preset = self.answer_spec, self.prompts, self.preset
+        return make_method(method, self.parameters, model=spec, prompts=prompts, preset=preset)
+
+    def changed(self, **settings: Any) -> Self:
+        """Return the configuration with changed settings, none of which concerns its method."""
+        config = replace(self, **settings)
+        if "_made" in vars(self):
+            vars(config)["_made"] = self._made
+        return config
 
     def check_retrieval(self, method: Method) -> None:
         """Raise `InputError` if the settings for index, retriever and encoder contradict each other."""
-        with about("retriever"):
-            build.check_has_index(self.index, self.retriever)
         searches = method.needs.retriever and not self.is_without_search
         for name, what in (("where", "filter"), ("rerank", "reranker")):
             value = getattr(self, name)
@@ -259,7 +254,34 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        build.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
+        self.check_retriever(needs_encoder=method.needs.encoder)
+
+    @about("retriever")
+    def check_retriever(self, *, needs_encoder: bool = False) -> None:
+        """Check that the retriever is known, and that what is given with it is what it uses.
+
+        Args:
+            needs_encoder: Whether something else uses the encoder.
+
+        Raises:
+            InputError: The index is missing, or the index or the encoder is not used.
+        """
+        if self.retriever not in INDEX_RETRIEVERS:
+            if isinstance(self.retriever, str):
+                build.find("retriever", parse_spec(self.retriever))
+            if self.index is not None:
+                name = self.retriever if isinstance(self.retriever, str) else "given"
+                raise InputError(f"the retriever {name} needs no index: leave out --index.")
+        elif self.index is None and self.retriever != DEFAULT_RETRIEVER:
+            raise InputError(
+                f"--retriever {self.retriever} is given without an index: name one with --index DIR."
+            )
+        if self.encoder is not None and not build.encodes(self.retriever) and not needs_encoder:
+            with about("encoder"):
+                raise InputError(
+                    "an encoder is given, but nothing uses it: leave --encoder out, or search with "
+                    "--retriever dense or hybrid."
+                )
 
     def open_encoder(self, load: Load = load_now) -> Encoder | None:
         """Load the configured encoder, if there is one."""
@@ -297,17 +319,10 @@ class EngineConfig:
         store = CacheStore(self.cache)
         return {role: cached_model(model, store) for role, model in models.items()}
 
-    def open(
-        self,
-        method: Method | None = None,
-        *,
-        encoder: Encoder | None = None,
-        retriever: Retriever | None = None,
-    ) -> "Engine":
+    def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> "Engine":
         """Make the engine. The models are loaded last, after everything else has been checked.
 
         Args:
-            method: The configured method, if it is made already.
             encoder: The configured encoder, if it is loaded already.
             retriever: The configured retriever, if it is open already.
 
@@ -316,7 +331,7 @@ class EngineConfig:
         """
         from askance.ask import check_can_search
 
-        method = method or self.make()
+        method = self.make()
         self.check_retrieval(method)
         if self.cache is not None:
             from askance.middleware.cache import CacheStore
@@ -399,10 +414,33 @@ def plain(value: Any) -> Any:
     return {OBJECT: str(getattr(value, "name", "")) or repr(value)}
 
 
-SETTINGS = {field.name: field for field in fields(cast(Any, EngineConfig))}
-"""The dataclass field of each setting, by name."""
+def settings_of(kind: type[EngineConfig]) -> Mapping[str, Any]:
+    """Return the dataclass field of each setting of a configuration, by name."""
+    return {field.name: field for field in fields(kind)}
+
+
+SETTINGS = settings_of(EngineConfig)
+"""The dataclass field of each setting of an engine, by name."""
 ALIASES = {"model": "models", "set": "parameters"}
 """Other names of some settings."""
+SELECTIONS = ("limit", "sample", "ids")
+"""The settings of an experiment that select questions, of which only one can be given."""
+
+
+def option_of(name: str, kind: type[EngineConfig] = EngineConfig) -> str:
+    """Return the command-line option of a setting."""
+    return settings_of(kind)[name].metadata["flag"] or f"--{name.replace('_', '-')}"
+
+
+def has_entries(name: str) -> bool:
+    """Return whether a setting has named entries, each of which is a value of its own."""
+    return name in SETTINGS and "=" in SETTINGS[name].metadata["metavar"]
+
+
+def kind_of(config: type[EngineConfig], name: str) -> type:
+    """Return the type of a setting's value on the command line: bool, int or str."""
+    hint = get_type_hints(config)[name]
+    return next((kind for kind in (bool, int) if kind in (hint, *get_args(hint))), str)
 
 
 def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engine":

@@ -16,22 +16,31 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from platformdirs import user_config_path
 
 from askance.configuration.build import encodes
-from askance.configuration.catalogue import INDEX_RETRIEVERS
-from askance.configuration.methods import prompts_class
-from askance.configuration.settings import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
+from askance.configuration.catalogue import DEFAULT_METHOD, INDEX_RETRIEVERS
+from askance.configuration.methods import class_of, prompts_class
+from askance.configuration.settings import (
+    ALIASES,
+    OBJECT,
+    SCHEMA_VERSION,
+    SELECTIONS,
+    SETTINGS,
+    EngineConfig,
+    has_entries,
+    kind_of,
+    option_of,
+    plain,
+    settings_of,
+)
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import ConfigError, InputError, UnknownName
-from askance.core.ports import Method, Needs
+from askance.core.ports import Needs
 from askance.core.token_ledger import Budget
 from askance.core.toml_file import read_toml
-
-if TYPE_CHECKING:
-    from askance.ask import Engine
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -40,7 +49,7 @@ PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are not settings: ASKANCE_CACHE is the folder for files that askance can regenerate."""
-_TABLES = {name for name, field in SETTINGS.items() if field.metadata["kind"] is dict}
+_TABLES = {name for name in SETTINGS if has_entries(name)}
 """The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
 
@@ -94,23 +103,19 @@ class SourcedConfig:
                 key = ".".join((name, *names))
                 yield key, value, self.origins.get(key, DEFAULT)
 
-    def for_method(self) -> EngineConfig:
-        """Return the configuration without the settings that its method ignores (see `without_unused`)."""
-        return self._with_method()[0]
+    def for_method(self, *templates: type) -> EngineConfig:
+        """Return the configuration without the settings that its method ignores (see `without_unused`).
 
-    def open(self) -> "Engine":
-        """Make the engine from `for_method` (see `EngineConfig.open`)."""
-        config, method = self._with_method()
-        return config.open(method if config.prompts is None else None)
+        Args:
+            templates: The classes of prompt templates that `prompts` may be; by default all.
+        """
+        sourced, template = self, prompts_class(class_of(self.config.method or DEFAULT_METHOD))
+        if "prompts" not in self.flags and (template is None or template not in (templates or (template,))):
+            sourced = replace(self, config=replace(self.config, prompts=None))
+        return sourced.without_unused(sourced.config.make().needs)
 
-    def _with_method(self) -> tuple[EngineConfig, Method]:
-        """Return the configuration of `for_method`, and its method without the prompts of that."""
-        method = replace(self.config, prompts=None).make()
-        takes_prompts = prompts_class(type(method)) is not None
-        return self.without_unused(method.needs, takes_prompts=takes_prompts), method
-
-    def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """Return the configuration without unused models, encoder, filter, reranker, prompts and thresholds.
+    def without_unused(self, needs: Needs) -> EngineConfig:
+        """Return the configuration without unused models, encoder, filter, reranker and thresholds.
 
         Files and the environment apply to every command and method, so some of their settings may be unused.
         An unused setting from a flag is kept, and becomes an error later.
@@ -118,7 +123,6 @@ class SourcedConfig:
         config = self.config
         uses = {
             "encoder": needs.encoder or encodes(config.retriever),
-            "prompts": takes_prompts,
             "where": needs.retriever and not config.is_without_search,
             "rerank": needs.retriever and not config.is_without_search,
             "abstain_below": needs.retriever,
@@ -128,7 +132,7 @@ class SourcedConfig:
             name: SETTINGS[name].default for name in uses if not uses[name] and name not in self.flags
         }
         used = [role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags]
-        return replace(config, **unused, models={role: config.models[role] for role in used})
+        return config.changed(**unused, models={role: config.models[role] for role in used})
 
     @contextmanager
     def naming_origins(self, names: Collection[str]) -> Iterator[None]:
@@ -155,6 +159,7 @@ def read_config(
     file: Path | None = None,
     origin: str = "Python",
     trust: bool = False,
+    kind: type[EngineConfig] = EngineConfig,
 ) -> SourcedConfig:
     """Read the configuration from all its sources.
 
@@ -163,6 +168,7 @@ def read_config(
         file: A file to read in place of the default files and the environment.
         origin: The origin of the flags. With `OPTION`, the origin of each flag is its command-line option.
         trust: Let every file name plug-ins and ``module:Class``, whose code then runs.
+        kind: The class of the configuration. Only flags set what a subclass adds.
 
     Returns:
         The configuration with the origins of its values.
@@ -172,45 +178,41 @@ def read_config(
         InputError: A value has the wrong type. The message names its location.
         ConfigError: A file can't be read, or was written by a newer version.
     """
-    layers = (
-        (replace(value, is_data=False) for value in layer) if trust else layer for layer in sources(file)
-    )
-    return merged([*layers, given_as(flags or {}, origin)])
+    return merged([*sources(file, trust=trust), given_as(flags or {}, origin, kind)], kind)
 
 
-def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
+def sources(file: Path | None = None, *, trust: bool = False) -> Iterator[Iterable[SourcedValue]]:
     """Yield the values of each source, weakest source first.
 
     If given, `file` is the only source. Otherwise, the sources are the default files and the environment.
     """
     if file is not None:
-        yield _in_file(file)
+        yield _in_file(file, is_data=not trust)
         return
     for folder in dict.fromkeys((user_config_path("askance", appauthor=False), Path())):
         with suppress(OSError):  # a folder without read permission
             if not (folder / FILE).is_file():
                 continue
-        yield _as_data(_in_toml(folder / FILE)) if folder == Path() else _in_toml(folder / FILE)
+        yield _in_toml(folder / FILE, is_data=folder == Path() and not trust)
     yield _in_environment()
 
 
-def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[SourcedValue]:
+def given_as(
+    settings: Mapping[str, Any], origin: str, kind: type[EngineConfig] = EngineConfig
+) -> Iterator[SourcedValue]:
     """Yield the values of settings that share one origin (see `read_config`)."""
     for name, value in settings.items():
-        place = option_of(name) if origin == OPTION else origin
-        yield from _given(name, value, place)
+        yield from _given(name, value, option_of(name, kind) if origin == OPTION else origin, kind)
 
 
-def option_of(name: str) -> str:
-    """Return the command-line option of a setting."""
-    return SETTINGS[name].metadata["flag"] or f"--{name.replace('_', '-')}"
-
-
-def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
+def merged(
+    layers: Iterable[Iterable[SourcedValue]], kind: type[EngineConfig] = EngineConfig
+) -> SourcedConfig:
     """Merge layers of values. Later layers win.
 
     If a later layer names another method, the parameters of the earlier method are dropped. If a later layer
-    searches something else, the earlier index or retriever is dropped.
+    searches something else, the earlier index or retriever is dropped, and if it selects questions, so is the
+    earlier selection.
 
     Raises:
         ConfigError: A value in data names code, or was an object that has no name.
@@ -220,33 +222,27 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
     for layer in all_layers:
         new = {value.key: value for value in layer}
         superseded = set(_superseded(kept, new))
-        kept = {key: value for key, value in kept.items() if value.name not in superseded}
-        kept |= new
-    for value in kept.values():
-        if value.is_data and not _is_object(value.value):
-            setting = value.entry.rpartition(".")[2] if value.name == "parameters" else value.name
-            remedy = (
-                f"Type {option_of(value.name)} to use it, or --trust-config if you trust everything that "
-                "this file names."
-            )
-            try:
-                check_runs_no_code(setting, value.value, remedy)
-            except ConfigError as error:
-                error.args = (f"{value.origin}: {error}",)
-                raise
+        kept = {key: value for key, value in kept.items() if value.name not in superseded} | new
     settings: dict[str, Any] = {}
-    for given in kept.values():
-        if _is_object(given.value):
-            raise ConfigError(
-                f"{given.origin}: {given.key} was an object ({given.value[OBJECT]}) that can't be "
-                f"imported by name: give {option_of(given.name)} in its place."
-            )
-        if given.entry:
-            settings.setdefault(given.name, {})[given.entry] = given.value
+    for value in kept.values():
+        _check(value, option_of(value.name, kind))
+        if value.entry:
+            settings.setdefault(value.name, {})[value.entry] = value.value
         else:
-            settings[given.name] = given.value
-    origins = {key: given.origin for key, given in kept.items()}
-    return SourcedConfig(EngineConfig(**settings), all_layers, origins)
+            settings[value.name] = value.value
+    return SourcedConfig(kind(**settings), all_layers, {key: value.origin for key, value in kept.items()})
+
+
+def _check(given: SourcedValue, option: str) -> None:
+    if _is_object(given.value):
+        raise ConfigError(
+            f"{given.origin}: {given.key} was an object ({given.value[OBJECT]}) that can't be imported by "
+            f"name: give {option} in its place."
+        )
+    setting = given.entry.rpartition(".")[2] if given.name == "parameters" else given.name
+    if given.is_data:
+        remedy = f"Type {option} to use it, or --trust-config if you trust everything that this file names."
+        check_runs_no_code(setting, given.value, remedy, place=f"{given.origin}: ")
 
 
 def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue]) -> Iterator[str]:
@@ -258,51 +254,47 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
         yield "index"
     if now.get("index") is not None and before.get("retriever") not in INDEX_RETRIEVERS:
         yield "retriever"
+    if not now.keys().isdisjoint(SELECTIONS):
+        yield from SELECTIONS
 
 
-def _as_data(values: Iterable[SourcedValue]) -> Iterator[SourcedValue]:
-    return (replace(value, is_data=True) for value in values)
-
-
-def _in_file(path: Path) -> Iterator[SourcedValue]:
+def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
     """Return an iterator over the values in a TOML file, a trace or a run folder."""
     path = path / SETTINGS_OF_RUN if path.is_dir() else path
     if path.suffix == ".toml":
-        return _in_toml(path)
+        return _in_toml(path, is_data=False)
     if path.name == SETTINGS_OF_RUN:
-        content = _config_of_run(path)
+        content = _settings_of_run(path).get("config")
     else:
         from askance.core.trace import Asked
         from askance.storage.trace_file import read_trace
 
-        question = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
-        content = {} if question is None else question.config
+        content = next((event.config for event in read_trace(path) if isinstance(event, Asked)), None)
     if not content:
         raise ConfigError(
             f"{path} contains no configuration: it was written by a program that built its engine itself. "
             "Name another file."
         )
-    return _as_data(_in_table(content, path))
+    return _in_table(content, path, is_data=is_data)
 
 
-def _config_of_run(path: Path) -> Mapping[str, Any]:
-    """Return the configuration from the settings file of a run."""
+def _settings_of_run(path: Path) -> dict[str, Any]:
+    from askance.storage.durable_files import unsealed
+
     try:
-        from askance.storage.durable_files import unsealed
-
-        settings = json.loads(unsealed(path.read_bytes()))
-    except (OSError, ValueError) as error:
+        return dict(json.loads(unsealed(path.read_bytes())))
+    except (OSError, ValueError, TypeError) as error:
         reason = getattr(error, "strerror", None) or error
         remedy = "Name a TOML file, a trace or a run folder."
         raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error
-    return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 
-def _in_toml(path: Path) -> Iterator[SourcedValue]:
-    return _in_table(read_toml(path, "the configuration", ConfigError, "Check the path."), path)
+def _in_toml(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
+    content = read_toml(path, "the configuration", ConfigError, "Check the path.")
+    return _in_table(content, path, is_data=is_data)
 
 
-def _in_table(content: Mapping[str, Any], path: Path) -> Iterator[SourcedValue]:
+def _in_table(content: Mapping[str, Any], path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
     """Yield the values of a parsed file."""
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
@@ -313,13 +305,14 @@ def _in_table(content: Mapping[str, Any], path: Path) -> Iterator[SourcedValue]:
         )
     for key in content:
         if key not in _HEAD:
-            yield from _given(key, content[key], str(path))
+            yield from _given(key, content[key], str(path), is_data=is_data)
 
 
 def _in_environment() -> Iterator[SourcedValue]:
     """Yield the values of variables such as ``ASKANCE_SET__THRESHOLD``. Empty variables are ignored."""
-    names = {field.metadata["variable"] or name.upper(): name for name, field in SETTINGS.items()}
-    names |= {alias.upper(): name for alias, name in ALIASES.items()}
+    names = {name.upper(): ALIASES.get(name, name) for name in (*SETTINGS, *ALIASES)} | {
+        "CACHE_FILE": "cache"
+    }
     for variable, text in sorted(os.environ.items()):
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or not text:
             continue
@@ -327,35 +320,32 @@ def _in_environment() -> Iterator[SourcedValue]:
         if head not in names:
             known = [f"{PREFIX}{name}" for name in names]
             raise UnknownName("variable", variable, known, place="of the environment")
-        name, entry = names[head], ".".join(entries).lower()
-        value: Any = {entry: text} if entry else text
-        kind = SETTINGS[name].metadata["kind"]
-        if kind is int:
-            with suppress(ValueError):
-                value = int(text)
-        elif kind is bool:
-            value = {"true": True, "false": False}.get(text.lower(), text)
-        yield from _given(name, value, variable)
+        name, entry, value = names[head], ".".join(entries).lower(), text
+        with suppress(ValueError):  # a number or true; what is neither is checked as a text
+            value = text if kind_of(EngineConfig, name) is str else json.loads(text.lower())
+        yield from _given(name, {entry: text} if entry else value, variable)
 
 
-def _given(key: str, value: Any, origin: str) -> Iterator[SourcedValue]:
+def _given(
+    key: str, value: Any, origin: str, kind: type[EngineConfig] = EngineConfig, *, is_data: bool = False
+) -> Iterator[SourcedValue]:
     """Yield the values under one key.
 
     Each value is checked separately, so that an error names the location of the value.
     """
     name = ALIASES.get(key, key)
-    if name not in SETTINGS:
+    if name not in settings_of(kind):
         raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
     for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
         entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
         try:
             if not _is_object(item):
                 single: dict[str, Any] = {name: {entry: item} if entry else item}
-                EngineConfig(**single)
+                kind(**single)
         except InputError as error:
             error.args = (f"{origin}: {error}",)
             raise
-        yield SourcedValue(name, entry, item, origin)
+        yield SourcedValue(name, entry, item, origin, is_data)
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

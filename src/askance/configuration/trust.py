@@ -6,30 +6,12 @@ them: by an option, in the environment, in Python, in a file given with ``--conf
 `askance.toml`, or by trusting a file with ``--trust-config``.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from askance.configuration.catalogue import (
-    AIRRAG_PROMPT_SETS,
-    ENCODERS,
-    METHODS,
-    MODELS,
-    PROMPT_SETS,
-    RERANKERS,
-    RETRIEVERS,
-    Kind,
-)
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, PORT_OF_SETTING, PROMPT_SETS, TABLES
 from askance.core.errors import ConfigError, InputError
 from askance.core.extensions import names_code
 from askance.core.spec import Spec, parse_method, parse_spec
-
-_TABLES: dict[str, tuple[str, Mapping[str, Kind]]] = {
-    "models": ("models", MODELS),
-    "encoder": ("encoders", ENCODERS),
-    "retriever": ("retrievers", RETRIEVERS),
-    "rerank": ("rerankers", RERANKERS),
-}
-"""The group of plug-ins and the table of each setting whose value is a specification."""
 
 
 def runs_code(setting: str, value: Any) -> bool:
@@ -51,22 +33,26 @@ def runs_code(setting: str, value: Any) -> bool:
         return value not in PROMPT_SETS | AIRRAG_PROMPT_SETS and names_code("prompts", value)
     if setting == "linguistics":
         return value.startswith("spacy")  # a pipeline is a package, which is imported
-    if setting not in _TABLES:
+    port = PORT_OF_SETTING.get(setting, setting)
+    if port not in TABLES:
         return False
     if setting == "rerank" and value.startswith("model:"):
         return runs_code("models", value.removeprefix("model:"))
-    spec, (group, table) = parse_spec(value), _TABLES[setting]
-    return table[spec.name].is_foreign if spec.name in table else names_code(group, spec.full_name)
+    spec, table = parse_spec(value), TABLES[port]
+    return table[spec.name].is_foreign if spec.name in table else names_code(f"{port}s", spec.full_name)
 
 
-def check_runs_no_code(setting: str, value: Any, remedy: str, error: type[InputError] = ConfigError) -> None:
+def check_runs_no_code(
+    setting: str, value: Any, remedy: str, error: type[InputError] = ConfigError, place: str = ""
+) -> None:
     """Raise `error` if a value in data names code (see `runs_code`).
 
     Args:
         remedy: The end of the message, which says what to type if this code is meant to run.
+        place: The beginning of the message.
     """
     if runs_code(setting, value):
         raise error(
-            f"{setting}={str(value)!r} names code that is not part of askance, and a file that others may "
-            f"have written can't make it run. {remedy}"
+            f"{place}{setting}={str(value)!r} names code that is not part of askance, and a file that others "
+            f"may have written can't make it run. {remedy}"
         )

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from askance.ask import NoRetriever, check_question
-from askance.configuration.methods import parameter_names, parameter_schema
+from askance.configuration.methods import defaults_of, parameter_schema
 from askance.configuration.settings import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError, InputError
@@ -90,7 +90,7 @@ class Application:
     async def _chat_of(self, request: Request, body: ChatRequest) -> ChatQuestion:
         """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
-        known = sorted(parameter_names(type(self.engines.engine_for(name).method)))
+        known = sorted(defaults_of(type(self.engines.engine_for(name).method)))
         parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
