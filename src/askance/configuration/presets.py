@@ -96,9 +96,8 @@ def open_preset(name: str | Path) -> Preset:
         raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
     remedy = "Give a file that can be read, or a name that `askance presets` lists."
     preset = _preset(str(name), read_toml(path, "the preset", PresetError, remedy))
-    for entry in preset.entries.values():
-        for key, value in entry.items():
-            check_runs_no_code(key, value, f"Type --set {key}=… to use it.", PresetError, f"preset {path}: ")
+    for key, value in (pair for entry in preset.entries.values() for pair in entry.items()):
+        check_runs_no_code(key, value, f"Type --set {key}=… to use it.", PresetError, f"preset {path}: ")
     return preset
 
 
@@ -111,8 +110,7 @@ def own_preset(model: str) -> Preset | None:
 @cache
 def shipped() -> Mapping[str, Preset]:
     """Return the built-in presets by name."""
-    text = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
     return {name: _preset(name, content) for name, content in tables.items()}
 
 
