@@ -50,12 +50,10 @@ class Preset:
         """Return the parameters that the preset adds to the typed parameters that are `given`.
 
         Raises:
-            PresetError: The preset lacks the method, contains an invalid parameter or names code.
+            PresetError: The preset lacks the method or contains an invalid parameter.
         """
         entry = self.entry(name_of(cls))
         try:
-            for name, value in entry.items():
-                check_runs_no_code(name, value, f"Type --set {name}=… to use it.")
             parameters = parse_parameters(cls, entry)
             cls(**parameters)
         except AskanceError as error:
@@ -88,7 +86,7 @@ def open_preset(name: str | Path) -> Preset:
     """Return a built-in preset by name, or the preset in a file.
 
     Raises:
-        PresetError: The file can't be read.
+        PresetError: The file can't be read, or names code.
         UnknownName: `name` is neither a built-in preset nor a file.
     """
     if str(name) in shipped():
@@ -97,7 +95,10 @@ def open_preset(name: str | Path) -> Preset:
     if path.suffix != ".toml" and not path.is_file():
         raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
     remedy = "Give a file that can be read, or a name that `askance presets` lists."
-    return _preset(str(name), read_toml(path, "the preset", PresetError, remedy))
+    preset = _preset(str(name), read_toml(path, "the preset", PresetError, remedy))
+    for key, value in (pair for entry in preset.entries.values() for pair in entry.items()):
+        check_runs_no_code(key, value, f"Type --set {key}=… to use it.", PresetError, f"preset {path}: ")
+    return preset
 
 
 def own_preset(model: str) -> Preset | None:
@@ -109,8 +110,7 @@ def own_preset(model: str) -> Preset | None:
 @cache
 def shipped() -> Mapping[str, Preset]:
     """Return the built-in presets by name."""
-    text = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
     return {name: _preset(name, content) for name, content in tables.items()}
 
 
