@@ -27,7 +27,6 @@ from askance.configuration.catalogue import (
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
-from askance.configuration.prompts import TEMPLATES, open_prompts
 from askance.core.errors import InputError, ModelLacks, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
@@ -40,8 +39,6 @@ from askance.core.parameters import (
 from askance.core.ports import Encoder, Method, Retriever, RoleModel
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
-from askance.methods.airrag.prompts import AirragPromptTemplate
-from askance.methods.common.named_methods import Members
 
 RECORDS = {
     "linguistics": "askance.text.spacy_pipeline:load_linguistics",
@@ -172,6 +169,8 @@ def _collection(
     make: Callable[[Spec | Method, Mapping[str, Any]], Method],
 ) -> dict[str, Any]:
     """Return the parameter that holds other methods, with the settings of each; empty if none does."""
+    from askance.methods.common.named_methods import Members
+
     every = {**defaults_of(cls), **values}
     holding = [name for name, value in every.items() if isinstance(value, Members)]
     new = {name: member for name, member in of_members.items() if isinstance(member, Spec)}
@@ -258,19 +257,21 @@ def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:
     """Return the record that a text describes, for a parameter that holds one; else return the value."""
-    template = type(defaults_of(cls)[parameter])
     if not isinstance(value, str | Path):
         return value
-    if template in TEMPLATES:
-        return open_prompts(value, template)
-    if parameter not in RECORDS:
-        return value
-    makes_methods = (METHODS, make_method) if parameter in ("actions", "methods") else ()
-    return resolve_name(RECORDS[parameter])(value, *makes_methods)
+    if parameter in RECORDS:
+        makes_methods = (METHODS, make_method) if parameter in ("actions", "methods") else ()
+        return resolve_name(RECORDS[parameter])(value, *makes_methods)
+    from askance.configuration.prompts import TEMPLATES, open_prompts
+
+    template = type(defaults_of(cls)[parameter])
+    return open_prompts(value, template) if template in TEMPLATES else value
 
 
 def prompts_class(cls: type[Any]) -> type[Any] | None:
     """Return the class of the prompt template that a method takes, or None if it takes none."""
+    from askance.configuration.prompts import TEMPLATES
+
     template = type(defaults_of(cls).get("prompts"))
     return template if template in TEMPLATES else None
 
@@ -295,6 +296,8 @@ def reader_prompts(cls: type[Any], model: str) -> dict[str, Any]:
             return {}
         if note.prompts not in PROMPT_SETS | AIRRAG_PROMPT_SETS:  # a note is data, and so names nothing else
             raise UnknownName("prompt set", note.prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
+    from askance.methods.airrag.prompts import AirragPromptTemplate
+
     is_airrag = prompts_class(cls) is AirragPromptTemplate
     return {"prompts": _record(cls, "prompts", "airrag-reader" if is_airrag else note.prompts)}
 
