@@ -43,6 +43,7 @@ from askance.retrieval.dense import open_dense
 from askance.retrieval.index import document_table, index_folder, lexical, vectors, writer
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.reader import open_index_reader
+from askance.retrieval.index.reader_process import ReaderProcess
 
 OLD = [
     (id, f"old {name}") for id, name in zip("abcefg", "river town bridge mill lake wood".split(), strict=True)
@@ -268,6 +269,7 @@ class Trial:
 
 def main(folder: Path, kind: str, begin: str, step: str) -> None:
     os.fsync = lambda descriptor: None
+    ReaderProcess._start = lambda reader: None  # one for each of hundreds of builds takes most of the time
     writer.CHECKPOINT_PASSAGES = writer.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
     trial = Trial(folder, kind, begin)
     index = trial.index
