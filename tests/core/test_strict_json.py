@@ -5,7 +5,7 @@ import math
 
 from pydantic_core import from_json
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 
 
 def test_numbers_without_end_are_texts():

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.errors import InputError, UnknownName
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of, scored

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.trace import AnyEvent
 from askance.storage.trace_file import event_record
 from askance.viewer.page import viewer_files

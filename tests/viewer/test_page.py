@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.evaluation.run.recorded_run import read_run
 from askance.storage.trace_file import event_record
 from askance.viewer.page import standalone_page, viewer_files

@@ -16,13 +16,12 @@ from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
 from askance.core.ports import Needs
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line, printable, printable_record
 from askance.core.trace import AnyEvent, Noted
 from askance.storage.trace_file import check_writable, event_record, read_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import print_trace
-from askance.text.printable import printable, printable_record
 
 
 @with_settings(*OF_ONE_QUESTION)

@@ -18,7 +18,7 @@ from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters, name_of, search_parameter
 from askance.core.ports import Method
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.evaluation.choose.calibrate import Calibration, choose_parameter
 from askance.evaluation.choose.calibrate import calibrate as find_value
 from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal

@@ -19,11 +19,11 @@ from askance.conversation import Conversation
 from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
 from askance.core.notes import shown_by
 from askance.core.parameters import method_spec
+from askance.core.safe_text import printable
 from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Trace
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import PROVISIONAL, QUERY, Legend, print_trace
-from askance.text.printable import printable
 
 _Result = TypeVar("_Result")
 

@@ -17,7 +17,7 @@ from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
 from askance.core.ports import language_model
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line, printable, printable_record
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
@@ -29,7 +29,6 @@ from askance.evaluation.statistics.summaries import Intervals, reading_note, sum
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
-from askance.text.printable import printable, printable_record
 
 MAX_FAILURES = 20
 MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]

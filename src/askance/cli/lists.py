@@ -32,12 +32,11 @@ from askance.core.errors import InputError
 from askance.core.extensions import LABORATORY, known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, parameter_range
 from askance.core.ports import Method, Needs
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.datasets import Dataset, Example
 from askance.methods.airrag.prompts import AirragPromptTemplate
 from askance.models.checking import CheckReport
 from askance.terminal.console import Row, err, out, plain_table, print_plain
-from askance.text.printable import printable_record
 
 CONTINUES, ATTENTION = "continuation", "attention"
 NEEDS = {

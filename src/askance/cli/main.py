@@ -18,7 +18,7 @@ from typer.main import get_group
 from askance.core.errors import AskanceError, InputError, machine_failure
 from askance.core.extensions import LABORATORY, find_extension, known_names, plugins
 from askance.core.notes import noted, shown_by
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.version import VERSION
 from askance.terminal.console import described, err, out, print_plain
 from askance.terminal.progress import Activities

@@ -12,7 +12,7 @@ from rich.text import Text
 from askance.cli.options import JsonFlag, OutOption, write_out
 from askance.configuration.evaluation import find_dataset
 from askance.core.errors import InputError
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.metrics.prices import read_prices
 from askance.evaluation.report import export as formats
 from askance.evaluation.report.outcomes import outcome_table
@@ -24,7 +24,6 @@ from askance.evaluation.statistics.run_groups import base_indices, group_runs
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
 from askance.terminal.tables import print_tables
-from askance.text.printable import printable_record
 from askance.viewer.report_page import Reported, report_page
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]

@@ -21,7 +21,7 @@ from typing import Any
 from askance.core import trace as events
 from askance.core.errors import InputError, MissingExtra
 from askance.core.notes import note
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.version import VERSION
 
 try:

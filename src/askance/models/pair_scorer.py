@@ -13,7 +13,7 @@ from typing import cast
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 from askance.core.panics import panics_as
 from askance.core.ports import PairScorer
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.core.types import Passage
 
 BUNDLED = "bundled"

@@ -37,7 +37,7 @@ from askance.core.filters import (
     value_text,
 )
 from askance.core.ports import FilteringRetriever, Retriever
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 50

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from askance.ask import Engine
 from askance.core.answers import Answer, Usage
 from askance.core.ports import Retriever
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.trace import Answered, Committed, Generated, Trace
 from askance.core.types import Question
 from askance.serve.citations import (

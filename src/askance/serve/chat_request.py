@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from askance.core.errors import UnknownName
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.core.types import Demo, Question
 from askance.serve.citations import without_sources
 from askance.serve.errors import bad_request

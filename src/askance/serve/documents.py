@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from askance.core.filters import FieldValue
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.formats import MAX_ID_CHARACTERS

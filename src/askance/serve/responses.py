@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.types import Passage
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 
 _CHECKSUM = re.compile(rb'\{"checksum": "([0-9a-f]{16})", ')
 

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 from rich.text import Text
 
-from askance.text.printable import printable
+from askance.core.safe_text import printable
 
 _UNWRAPPED_COLUMNS = 1_000_000
 """A width that no printed line exceeds."""

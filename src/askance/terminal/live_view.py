@@ -8,8 +8,8 @@ from rich.live import Live
 from rich.text import Text
 
 from askance.core import trace
+from askance.core.safe_text import printable, printable_record
 from askance.terminal.trace_view import PROVISIONAL, Legend, event_block, setting_block, shown_plain
-from askance.text.printable import printable, printable_record
 
 
 class LiveView:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from askance.core.notes import Advance
+from askance.core.safe_text import printable
 from askance.terminal.console import print_plain
-from askance.text.printable import printable
 
 if TYPE_CHECKING:
     from askance.evaluation.run.runner import RunningMean, RunStatus

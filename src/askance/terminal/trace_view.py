@@ -14,10 +14,10 @@ from rich.tree import Tree
 from askance.ask import describe_models
 from askance.core import trace
 from askance.core.answers import NOT_IN_DOCUMENTS, UPPER_BOUND, Usage
+from askance.core.safe_text import printable_record
 from askance.core.types import Passage, Question
 from askance.methods.common.answer_text import quotable_texts
 from askance.text.markers import UnmarkedText, without_markers
-from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
 TERMS: dict[str, dict[str, str]] = tomllib.loads(

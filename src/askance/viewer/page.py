@@ -9,11 +9,10 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line, printable
 from askance.core.trace import AnyEvent, Asked
 from askance.storage.trace_file import event_record
 from askance.terminal.trace_view import TERMS
-from askance.text.printable import printable
 
 _WEB = files("askance.viewer") / "web"
 _MAIN = "app.js"

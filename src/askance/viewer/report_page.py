@@ -10,11 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from askance.ask import describe_models
+from askance.core.safe_text import printable
 from askance.core.version import VERSION
 from askance.evaluation.report import charts, published, tables
 from askance.evaluation.statistics.paired_runs import Comparisons
 from askance.evaluation.statistics.run_groups import RunGroup
-from askance.text.printable import printable
 from askance.viewer.page import html_document, style_sheet
 
 MOST_FAILURES = 20

@@ -4,7 +4,7 @@ import base64
 import gzip
 from typing import Any
 
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.evaluation.report.outcomes import main_score, outcome_counts, outcome_of
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from askance.core.errors import InputError
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.storage.durable_files import locked_folder, sync, write_atomically
 
 _STATE, _SETTINGS, _LOCK = "checkpoint.pt", "settings.json", "lock"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from askance.core.errors import InputError, PromptTooLong
 from askance.core.ports import Retriever, RoleModel, Run
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.trace import Trace
 from askance.core.types import Hit, Role
 from askance.evaluation.run.result_file import open_results, work_through

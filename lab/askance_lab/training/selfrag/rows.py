@@ -16,7 +16,7 @@ from typing import Literal
 
 from askance.core.errors import InputError
 from askance.core.records import Field, read_records
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.types import Passage, Raw, Span, untrusted
 from askance.methods.selfrag.prompts import instruction_prompt
 from askance.methods.selfrag.tokens import (

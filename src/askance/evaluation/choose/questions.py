@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from askance.ask import Engine
 from askance.core.errors import LimitReached, PromptTooLong
 from askance.core.ports import Model, Retriever
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.types import GenerateRequest, Passage, Prompt, Question, Sampling, Span, untrusted
 from askance.evaluation.choose.passages import PassageChoice
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, whole

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from askance.core.answers import Answer
 from askance.core.errors import InputError, RunFolderError
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.result_file import open_results, work_through

@@ -11,7 +11,7 @@ from typing import Any
 
 from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, RunFolderError
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.core.trace import Searched
 from askance.evaluation.datasets import DatasetFile
 from askance.evaluation.datasets.long_form import asqa_rows

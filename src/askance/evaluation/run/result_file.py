@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import AskanceError, ModelFailure, RunFolderError, first_flaw
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.storage.durable_files import (
     AppendOnlyFile,
     DamagedLine,

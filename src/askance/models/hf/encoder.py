@@ -23,7 +23,7 @@ from torch.nn import Identity
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
 from askance.core.panics import panics_as
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source

@@ -21,7 +21,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from askance.core.errors import ModelSpecError
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.models.hf.load import fitting, placement, read
 from askance.models.hf.model import context_tokens_of
 from askance.models.hf.noise import quiet

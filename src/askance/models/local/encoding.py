@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
 from askance.inference.vocabulary import EncodedText, Vocabulary
 

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from askance.core.errors import ModelSpecError, UnknownName
-from askance.core.strict_json import json_line
+from askance.core.safe_text import json_line
 from askance.storage.durable_files import write_atomically
 
 Record = TypeVar("Record", bound=BaseModel)

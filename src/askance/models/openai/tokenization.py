@@ -5,7 +5,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.core.types import Part, Span, TokenIds, as_spans
 
 _PIECE = re.compile(r" ?[^\W\d_]+| ?\d{1,3}| ?[^\w\s]+| ?_+|\s+")

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from askance.core.filters import FieldValue
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.retrieval.index.formats.fields import author_field
 
 MAX_FILE_BYTES = 256_000_000

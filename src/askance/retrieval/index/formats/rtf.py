@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from askance.core.strict_json import whole_characters
+from askance.core.safe_text import whole_characters
 from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, check_size
 
 MAX_GROUPS = 5_000

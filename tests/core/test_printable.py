@@ -1,7 +1,7 @@
 import pytest
 
+from askance.core.safe_text import printable, printable_record
 from askance.core.types import Hit, Passage
-from askance.text.printable import printable, printable_record
 
 
 def test_controls_go_and_everything_else_stays():
