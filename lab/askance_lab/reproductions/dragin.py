@@ -167,6 +167,8 @@ class DraginAuthors(AuthorsDrafts):
             share = self.query_share
             most = self.query_top if share is None else int(len(candidates) * share)
             return query_of(heaviest_words(candidates, most))
+        if self.query == "current":  # empty words, such as a space at the start of a draft, stay here
+            return " ".join(word.text for word in trigger.words)
         context = joined(question, before, trigger.kept)
         if self.query != "last_n_tokens":
             return query_from_words(self.query, question, context, trigger.words, self.linguistics)
