@@ -20,7 +20,7 @@ The fields of a row, of which only `id`, `method` and `expect` are needed:
     scores     {option: log-probability}
     found      the passages of every search, or {query: passages}; "Title: text", or the fields of a `Passage`
     model      further arguments of `ScriptedModel`, such as {"context_tokens": 400}
-    roles      further roles, played by a model with the same attention and scores, such as ["attend"]
+    roles      {role: arguments}, such as {"attend": {}}: further models with the same attention and scores
 
 `expect` has any of these, each compared as a whole. A text that ends with "…" gives only the beginning.
 
@@ -106,17 +106,21 @@ def outcome_of(row, method):
 def models(row):
     """Return the models of a row by role."""
     signals = {"attention": attention(row.get("attention")), "scores": row.get("scores")}
-    abilities = {
-        name: frozenset(value) if isinstance(value, list) else value for name, value in row["model"].items()
-    }
     replies = row.get("replies")
     if isinstance(replies, list):
         replies = [reply(each) for each in replies]
     elif replies is not None:
         by_name = replies
         replies = lambda prompt, key: reply(by_name, prompt, " ".join(map(str, key)))  # noqa: E731
-    others = {role: ScriptedModel(**signals) for role in row.get("roles", [])}
-    return {"answer": ScriptedModel(replies, **signals, **abilities)} | others
+    roles = {"answer": row["model"]} | row.get("roles", {})
+    return {
+        role: ScriptedModel(replies if role == "answer" else None, **signals, **abilities(arguments))
+        for role, arguments in roles.items()
+    }
+
+
+def abilities(arguments):
+    return {name: frozenset(value) if isinstance(value, list) else value for name, value in arguments.items()}
 
 
 def reply(given, prompt="", call=""):
