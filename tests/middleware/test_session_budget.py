@@ -13,21 +13,15 @@ from askance.core.types import Attention, GenerateRequest, Raw, Sampling, Span
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.middleware.test_session import FAILING_CALLS
 
 PROMPT = Raw((Span("one two three four"),))
+NUM_PROMPT = 4
 
 
-def limited(**budget):
-    session = session_of(**budget)
-    return session, model_in(session)
-
-
-def session_of(**budget):
-    return Session(Trace(), budget=Budget(**budget))
-
-
-def model_in(session, model=None):
-    return SessionModel(model or ScriptedModel(), "answer", session)
+def limited(model=None, **budget):
+    session = Session(Trace(), budget=Budget(**budget))
+    return session, SessionModel(model or ScriptedModel(), "answer", session)
 
 
 def generate(model, max_tokens=5, **options):
@@ -37,41 +31,40 @@ def generate(model, max_tokens=5, **options):
 def test_what_is_spent_is_counted():
     session, model = limited(tokens=1000)
     (generation,) = generate(model)
-    num_prompt = asyncio.run(model.count(PROMPT))
-    assert session.ledger.num_spent == num_prompt + generation.generated_tokens
+    assert session.ledger.num_spent == NUM_PROMPT + generation.generated_tokens
     asyncio.run(model.attend("one two", bos=False))
-    assert session.ledger.num_calls == 2
+    asyncio.run(model.score(PROMPT, [" yes"]))
+    assert session.ledger.num_calls == 3
+    assert session.ledger.num_spent == NUM_PROMPT + generation.generated_tokens + 2 + NUM_PROMPT + 1
 
 
-def test_a_prompt_beyond_what_is_left_is_not_asked():
-    session, model = limited(tokens=20)
-    session.ledger.num_spent = 18
-    num_prompt = asyncio.run(model.count(PROMPT))
-    told = rf"18 are used, and the next prompt has {num_prompt}: allow more \(--budget tokens=N\)\."
-    with pytest.raises(LimitReached, match=told):
-        generate(model, 100)
-    assert (session.ledger.num_spent, session.ledger.num_calls) == (18, 0)
+@pytest.mark.parametrize(
+    ("tokens", "num_spent", "options", "message"),
+    [
+        (
+            20,
+            18,
+            {},
+            rf"18 are used, and the next prompt has {NUM_PROMPT}: allow more \(--budget tokens=N\)\.",
+        ),
+        (NUM_PROMPT, 0, {}, f"0 are used, and the next prompt has {NUM_PROMPT}"),
+        (NUM_PROMPT + 3, 0, {}, "all are used"),
+        (2 * NUM_PROMPT + 9, 0, {"n": 2}, "all are used"),
+        (2 * NUM_PROMPT + 1, 0, {"n": 2}, "none is left to generate"),
+    ],
+)
+def test_a_call_beyond_what_is_left_is_refused(tokens, num_spent, options, message):
+    session, model = limited(tokens=tokens)
+    session.ledger.num_spent = num_spent
+    with pytest.raises(LimitReached, match=message):
+        generate(model, **options)
 
 
-def test_a_text_that_the_limit_cuts_is_refused():
-    num_prompt = asyncio.run(ScriptedModel().count(PROMPT))
-    _, model = limited(tokens=num_prompt + 3)
-    with pytest.raises(LimitReached, match="all are used"):
-        generate(model, 5)
-
-
-def test_several_samples_share_what_is_left():
-    num_prompt = asyncio.run(ScriptedModel().count(PROMPT))
-    session, model = limited(tokens=2 * num_prompt + 10)
-    assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
+def test_samples_and_calls_side_by_side_share_what_is_left():
+    session, model = limited(tokens=2 * NUM_PROMPT + 10)
+    assert [each.generated_tokens for each in generate(model, n=2)] == [5, 5]
     assert session.ledger.left == 0
-    with pytest.raises(LimitReached, match="all are used"):
-        generate(limited(tokens=2 * num_prompt + 9)[1], 5, n=2)
-
-
-def test_calls_side_by_side_do_not_spend_the_same_tokens():
-    num_prompt = asyncio.run(ScriptedModel().count(PROMPT))
-    session, model = limited(tokens=2 * num_prompt + 9)
+    session, model = limited(tokens=2 * NUM_PROMPT + 9)
 
     async def both():
         work = (model.generate(GenerateRequest(PROMPT, Sampling(5), key=(number,))) for number in range(2))
@@ -79,43 +72,7 @@ def test_calls_side_by_side_do_not_spend_the_same_tokens():
 
     first, second = asyncio.run(both())
     assert [len(first), type(second)] == [1, LimitReached]
-    assert session.ledger.num_spent == 2 * num_prompt + 9
-
-
-def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
-    session, model = limited(tokens=1000)
-    broken = model_in(session, TimingOut())
-    with pytest.raises(ModelFailure):
-        generate(broken)
-    assert session.ledger.num_spent == asyncio.run(model.count(PROMPT))
-
-
-def test_calls():
-    session = session_of(calls=2)
-    retriever = SessionRetriever(ScriptedRetriever({}), session)
-    for _ in range(2):
-        asyncio.run(retriever.search("a", 1))
-    with pytest.raises(LimitReached, match=r"has 2 calls, and all are made: allow more \(--budget calls=N\)"):
-        generate(model_in(session))
-
-
-class Slow(ScriptedModel):
-    async def generate(self, request):
-        await asyncio.sleep(5)
-
-
-def test_time():
-    model = model_in(session_of(seconds=0.05), Slow())
-    with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
-        generate(model)
-
-
-def test_time_that_is_over_before_a_call_that_does_not_wait():
-    _, model = limited(seconds=0.05)
-    generate(model)
-    time.sleep(0.06)
-    with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
-        generate(model)
+    assert session.ledger.num_spent == 2 * NUM_PROMPT + 9
 
 
 class TimingOut(ScriptedModel):
@@ -123,9 +80,35 @@ class TimingOut(ScriptedModel):
         raise TimeoutError("of the server")
 
 
-def test_a_time_out_of_the_call_itself_stays_one():
+def test_a_call_that_fails_gives_back_what_was_set_aside_and_a_time_out_of_its_own_stays_one():
+    session, broken = limited(TimingOut(), tokens=1000, seconds=60)
     with pytest.raises(ModelFailure, match="TimeoutError: of the server"):
-        generate(model_in(session_of(seconds=60), TimingOut()))
+        generate(broken)
+    assert session.ledger.num_spent == NUM_PROMPT
+    assert session.ledger.left == 1000 - NUM_PROMPT
+
+
+def test_calls_of_model_and_retriever_are_counted_together():
+    session, model = limited(calls=2)
+    for _ in range(2):
+        asyncio.run(SessionRetriever(ScriptedRetriever({}), session).search("a", 1))
+    with pytest.raises(LimitReached, match=r"has 2 calls, and all are made: allow more \(--budget calls=N\)"):
+        generate(model)
+
+
+def test_time_ends_a_call_and_the_calls_after_it():
+    class Slow(ScriptedModel):
+        async def generate(self, request):
+            await asyncio.sleep(5)
+
+    _, model = limited(Slow(), seconds=0.05)
+    with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
+        generate(model)
+    _, model = limited(seconds=0.05)
+    generate(model)
+    time.sleep(0.06)
+    with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
+        generate(model)
 
 
 @pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
@@ -134,41 +117,29 @@ def test_a_budget_out_of_range(budget):
         Budget(**budget)
 
 
-def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
-    class Uncounted(ScriptedModel):
-        async def count(self, prompt):
-            raise AssertionError
-
-        def tokenize(self, text):
-            raise AssertionError
-
-        async def attend(self, text, *, bos):
-            return Attention((), (), np.zeros((1, 0, 0)))
-
-    session = session_of(calls=9)
-    asyncio.run(model_in(session, Uncounted()).attend("one two", bos=False))
-    assert session.ledger.num_calls == 1
-
-
 class Uncountable(ScriptedModel):
-    def tokenize(self, text):
+    """A model whose prompts can't be counted."""
+
+    def tokenize(self, text, *, at_start=False):
         raise OSError("no vocabulary")
 
     async def count(self, prompt):
         self.tokenize(prompt)
 
+    async def attend(self, text, *, bos):
+        return Attention((), (), np.zeros((1, 0, 0)))
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda model: model.generate(GenerateRequest(PROMPT, Sampling(5), key=("draft",))),
-        lambda model: model.score(PROMPT, ["yes"]),
-        lambda model: model.attend("red", bos=True),
-    ],
-)
+
+def test_without_a_limit_of_tokens_prompts_are_not_counted_for_it():
+    session, model = limited(Uncountable(), calls=9)
+    asyncio.run(model.attend("one two", bos=False))
+    assert session.ledger.num_calls == 1
+
+
+@pytest.mark.parametrize("call", FAILING_CALLS.values())
 def test_a_prompt_that_can_not_be_counted_is_a_failure_of_the_model(call):
-    session = session_of(tokens=1000)
+    session, model = limited(Uncountable(), tokens=1000)
     with pytest.raises(ModelFailure, match=r"answer model scripted, .*: OSError: no vocabulary"):
-        asyncio.run(call(model_in(session, Uncountable())))
+        asyncio.run(call(model))
     assert [event.message for event in session.trace.events] == ["no vocabulary"]
     assert session.ledger.num_calls == 0

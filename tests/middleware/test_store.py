@@ -1,4 +1,4 @@
-"""The file of answers: how much is kept, by whom it can be used at once, and what it refuses to be."""
+"""The file of answers: how much is kept, who can use it at once, and which files it refuses."""
 
 import gc
 import multiprocessing
@@ -11,19 +11,14 @@ from askance.core.errors import InputError
 from askance.middleware.cache import CacheStore
 
 
-def test_what_is_kept_is_found(tmp_path):
-    store = CacheStore(tmp_path / "cache.sqlite")
+def test_what_is_kept_is_found_and_no_more_is_kept_than_may_be(tmp_path):
+    store = CacheStore(tmp_path / "cache.sqlite", max_bytes=30_000)
     store.keep(b"a", {"text": "Pisa \ud800", "numbers": [1, 0.1, None]})
     store.keep(b"b", 2)
     store.keep(b"b", 3)
     assert store.find(b"a") == {"text": "Pisa \ud800", "numbers": [1, 0.1, None]}
     assert store.find(b"b") == 3
     assert store.find(b"c") is None
-    store.close()
-
-
-def test_no_more_is_kept_than_may_be(tmp_path):
-    store = CacheStore(tmp_path / "cache.sqlite", max_bytes=30_000)
     random = np.random.default_rng(0)
     for number in range(200):
         store.keep(number.to_bytes(4), random.bytes(500).hex())
@@ -44,40 +39,32 @@ def write_many(path, first):
 def test_several_processes_at_once(tmp_path):
     path = tmp_path / "cache.sqlite"
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=write_many, args=(path, 100 * number)) for number in range(3)]
+    processes = [context.Process(target=write_many, args=(path, 100 * number)) for number in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
-    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [process.exitcode for process in processes] == [0, 0]
     store = CacheStore(path)
-    assert [store.find(number.to_bytes(4)) for number in range(300)] == [*range(300)]
+    assert [store.find(number.to_bytes(4)) for number in range(200)] == [*range(200)]
     store.close()
 
 
-def test_a_file_that_is_no_cache(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("Dear diary, " * 100)
-    with pytest.raises(InputError, match=r"notes\.txt can't be used .*not a database.*name another file"):
-        CacheStore(path)
-    assert path.read_text().startswith("Dear diary")
-
-
-def test_a_folder_that_can_not_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="can't be used"):
-        CacheStore(tmp_path / "file" / "cache.sqlite")
-
-
-def test_the_database_of_another_program_is_left_alone(tmp_path):
-    path = tmp_path / "letters.sqlite"
-    with sqlite3.connect(path) as database:
+def test_files_that_are_refused_and_left_as_they_are(tmp_path):
+    notes, letters = tmp_path / "notes.txt", tmp_path / "letters.sqlite"
+    notes.write_text("Dear diary, " * 100)
+    with sqlite3.connect(letters) as database:
         database.execute("CREATE TABLE letters (text)")
     database.close()
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=r"letters\.sqlite is the database of another program: name another"):
-        CacheStore(path)
-    assert path.read_bytes() == before
+    before = notes.read_bytes(), letters.read_bytes()
+    for path, message in (
+        (notes, r"notes\.txt can't be used .*not a database.*name another file"),
+        (letters, r"letters\.sqlite is the database of another program: name another"),
+        (notes / "cache.sqlite", "can't be used"),
+    ):
+        with pytest.raises(InputError, match=message):
+            CacheStore(path)
+    assert (notes.read_bytes(), letters.read_bytes()) == before
 
 
 def test_what_can_not_be_kept_leaves_the_file_free(tmp_path):
