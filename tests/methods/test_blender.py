@@ -230,12 +230,6 @@ def test_members_by_name_with_parameters(settings, expected):
     assert make_method(repr(made)) == made
 
 
-def test_names_of_members():
-    made = make_method("blender", {"methods": "closed_book,more=single", "more.passages": 9})
-    assert repr(made) == "blender(closed_book=closed_book(), more=single(passages=9))"
-    assert str(made.methods) == "closed_book,more=single(passages=9)"
-
-
 def test_presets_and_trained_prompts_reach_the_members(tmp_path):
     file = tmp_path / "p.toml"
     file.write_text("[blender]\nl_max = 900\n[single]\npassages = 7\n[airrag]\nrollouts = 2\n")
@@ -246,6 +240,10 @@ def test_presets_and_trained_prompts_reach_the_members(tmp_path):
     assert dict(made.methods.named) == members | {"closed_book": ClosedBook()}
     trained = dict(make_method("blender", model="bundled").methods.named)
     assert trained["single"].prompts == make_method("single", model="bundled").prompts
+    assert (
+        str(made.methods)
+        == "single=single(passages=7),more=single(passages=1),airrag(rollouts=2),closed_book"
+    )
     made = make_method("blender(a=single(), b=dragin_paper())", preset=HOTPOT)
     assert dict(made.methods.named)["b"] == make_method("dragin_paper", preset=HOTPOT)
     with pytest.raises(PresetError, match="has nothing for method blender: it knows dragin_paper"):

@@ -11,18 +11,11 @@ import pytest
 from rich.console import Console
 
 from askance.ask import ask
+from askance.configuration.methods import make_method
 from askance.core.trace import Committed, Drafted, Trace, Uncited
 from askance.core.types import Passage, Question
-from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
-from askance.methods.blender import Blender
-from askance.methods.common.named_methods import Members
+from askance.methods.baselines import Single
 from askance.methods.common.search import QueryMode
-from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper import DraginPaper
-from askance.methods.flare import Flare
-from askance.methods.iterdrag import Iterdrag
-from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.live_view import LiveView
@@ -33,17 +26,18 @@ WHITBY = Passage("w", "Whitby", "Whitby is a town with a harbour on the river Es
 TEXT = "Ruth Kane painted the harbour [1]. So the answer is Ruth Kane [1]."
 
 WRITERS = [
-    ClosedBook(),
-    Single(),
-    FixedLength(),
-    FixedSentence(),
-    Flare(),
-    Dragin(),
-    DraginPaper(layout="raw"),
-    Selfrag(mode="always", passages=1),
-    Selfrag(form="long", mode="always", passages=1),
+    *(
+        "closed_book",
+        "single",
+        "fixed_length",
+        "fixed_sentence",
+        "flare",
+        "dragin",
+        "dragin_paper(layout=raw)",
+    ),
+    *("selfrag(mode=always, passages=1)", "selfrag(form=long, mode=always, passages=1)"),
+    *("airrag", "airrag_lite", "blender(single=single(), airrag_lite=airrag_lite())"),
 ]
-TREES = [Airrag(), AirragLite(), Blender(methods=Members((("single", Single()), ("lite", AirragLite()))))]
 
 
 def going_on(text):
@@ -57,7 +51,8 @@ def going_on(text):
 
 
 def asked(method, reply=TEXT, found=(KANE, WHITBY), question=QUESTION, heard=None):
-    """The result; a reply is a text that every call goes on with, or a function of prompt and key."""
+    """Return the result; a reply is a text that every call goes on with, or a function of prompt and key."""
+    method = make_method(method) if isinstance(method, str) else method
     model = ScriptedModel(reply if callable(reply) else going_on(reply))
     trace = Trace(None if heard is None else heard.append)
     retriever = ScriptedRetriever(list(found))
@@ -72,7 +67,7 @@ def cites(result):
     return {result.answer.text[c.start : c.end]: c.passage.id for c in result.answer.citations}
 
 
-@pytest.mark.parametrize("method", [*WRITERS, *TREES])
+@pytest.mark.parametrize("method", WRITERS)
 @pytest.mark.parametrize("marker", ["[1]", "[ 1 ]"])
 def test_no_method_leaves_a_marker_in_its_answer_or_takes_one_back_from_the_screen(method, marker):
     heard = []
@@ -87,11 +82,10 @@ def test_no_method_leaves_a_marker_in_its_answer_or_takes_one_back_from_the_scre
 @pytest.mark.parametrize(
     "method",
     [
-        *(DraginPaper(query=query, threshold=1) for query in get_args(QueryMode)),
-        *(Dragin(query=query, threshold=1) for query in get_args(QueryMode)),
-        DraginPaper(trigger="token_probability"),
-        Dragin(trigger="token_probability"),
-        Flare(search_below=0.5),
+        *(f"dragin_paper(query={query}, threshold=1)" for query in get_args(QueryMode)),
+        *(f"dragin(query={query}, threshold=1)" for query in get_args(QueryMode)),
+        *("dragin_paper(trigger=token_probability)", "dragin(trigger=token_probability)"),
+        "flare(search_below=0.5)",
     ],
 )
 @pytest.mark.parametrize("marker", ["[1]", "[ 1 ]"])
@@ -119,7 +113,7 @@ def test_the_final_screen_numbers_what_is_cited_and_nothing_else():
     assert "it, but 'Whitby' lacks 'kane'" in screen
 
 
-@pytest.mark.parametrize("method", [*WRITERS, *TREES, Iterdrag()])
+@pytest.mark.parametrize("method", [*WRITERS, "iterdrag"])
 @pytest.mark.parametrize("text", ["\x07", "\x00\x1b\x9b", "\u202e\u2067", "\x1c\x85", "\u00ad\u200b"])
 def test_an_answer_of_control_characters_only_breaks_nothing(method, text):
     result = asked(method, text)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from askance.ask import ask
 from askance.configuration.methods import make_method
-from askance.core.errors import BudgetTooSmall, ParameterError
+from askance.core.errors import BudgetTooSmall
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
 from askance.core.types import Passage, Question
 from askance.methods.baselines import FixedSentence, Single
@@ -91,27 +91,6 @@ def test_what_was_committed_is_the_answer_and_the_trace_says_why_it_ends():
         assert "l_max is used up: the next call reads" in end.why
         first = result.answer.citations[0]
         assert result.answer.text[first.start : first.end] == "The Arno flows through Pisa."
-
-
-@pytest.mark.parametrize(
-    ("method", "l_max", "error", "message"),
-    [
-        (
-            "flare",
-            5,
-            BudgetTooSmall,
-            r"parameter l_max=5 of method flare: the next call reads \d+ tokens, and 5 are left, and nothing "
-            r"is written yet: set it higher, or show fewer passages",
-        ),
-        ("closed_book", 5, BudgetTooSmall, r"set it higher\.$"),
-        ("flare", 0, ParameterError, "l_max=0"),
-        ("selfrag(mode=always)", 5, BudgetTooSmall, "no segment had room"),
-        ("selfrag(form=long, mode=always)", 5, BudgetTooSmall, "no segment had room"),
-    ],
-)
-def test_where_nothing_is_written_the_error_says_what_would_have_been_read(method, l_max, error, message):
-    with pytest.raises(error, match=message):
-        run(make_method(method, {"l_max": l_max}))
 
 
 def test_single_shows_as_many_passages_as_one_call_has_room_for():
@@ -208,4 +187,4 @@ def test_what_a_limit_leaves_out_does_not_depend_on_timing(method, l_max):
         run(made, DawdlingModel(None, context_tokens=20_000), DawdlingRetriever(PASSAGES)) for _ in range(3)
     ]
     assert len({repr(result.answer) for result in results}) == 1
-    assert len({repr([each.numbers for each in decided(result, "budget")]) for result in results}) == 1
+    assert len({repr(decided(result, "budget")[-1].numbers) for result in results}) == 1

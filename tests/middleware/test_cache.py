@@ -1,6 +1,9 @@
-"""What was asked is not computed again, and what is asked otherwise is."""
+"""What was asked is not computed again, what is asked otherwise is; the file of answers stays in bounds."""
 
 import asyncio
+import gc
+import multiprocessing
+import sqlite3
 
 import numpy as np
 import pytest
@@ -16,24 +19,19 @@ PROMPT = Raw((Span("Where does the Arno end?"),))
 DRAWN = Sampling(6, temperature=1.0)
 
 
+def counting(name):
+    async def call(self, *given, **named):
+        self.num_calls += 1
+        return await getattr(ScriptedModel, name)(self, *given, **named)
+
+    return call
+
+
 class Counted(ScriptedModel):
     """A model that counts its calls."""
 
-    def __init__(self):
-        super().__init__()
-        self.num_calls, self.fingerprint = 0, "weights"
-
-    async def generate(self, request):
-        self.num_calls += 1
-        return await super().generate(request)
-
-    async def score(self, prompt, options):
-        self.num_calls += 1
-        return await super().score(prompt, options)
-
-    async def attend(self, text, *, bos):
-        self.num_calls += 1
-        return await super().attend(text, bos=bos)
+    fingerprint, num_calls = "weights", 0
+    generate, score, attend = map(counting, ("generate", "score", "attend"))
 
 
 @pytest.fixture
@@ -43,17 +41,12 @@ def store(tmp_path):
     made.close()
 
 
-@pytest.fixture
-def model():
-    return Counted()
-
-
 def generate(model, sampling=Sampling(6), want=Want(), key=("k",), prompt=PROMPT, **options):
     return asyncio.run(model.generate(GenerateRequest(prompt, sampling, want, key=key, **options)))
 
 
-def test_everything_of_a_text_comes_back_also_in_the_next_process(tmp_path, model):
-    results = []
+def test_everything_of_a_text_comes_back_also_in_the_next_process(tmp_path):
+    model, results = Counted(), []
     for _ in range(2):
         store = CacheStore(tmp_path / "cache.sqlite")
         results.append(generate(CachedModel(model, store), DRAWN, ALL, n=2))
@@ -70,31 +63,29 @@ def test_everything_of_a_text_comes_back_also_in_the_next_process(tmp_path, mode
 
 
 @pytest.mark.parametrize(
-    ("change", "num_calls"),
+    ("first", "second", "num_calls"),
     [
-        ({"sampling": Sampling(7)}, 2),
-        ({"want": ALL}, 2),
-        ({"n": 2}, 2),
-        ({"until": SentenceEnd()}, 2),
-        ({"prompt": Raw((Span("Where does the Arno end?", trusted=False),))}, 2),
-        ({"key": ("other",)}, 1),  # nothing is drawn
+        ({}, {"sampling": Sampling(7)}, 2),
+        ({}, {"want": ALL}, 2),
+        ({}, {"n": 2}, 2),
+        ({}, {"until": SentenceEnd()}, 2),
+        ({}, {"prompt": Raw((Span("Where does the Arno end?", trusted=False),))}, 2),
+        ({}, {"key": ("other",)}, 1),  # nothing is drawn
+        ({"sampling": DRAWN}, {"sampling": DRAWN, "key": ("other",)}, 2),
+        ({"sampling": DRAWN}, {"sampling": DRAWN}, 1),
     ],
 )
-def test_what_is_asked_otherwise_is_another_call(store, model, change, num_calls):
-    asked = CachedModel(model, store)
-    generate(asked)
-    generate(asked, **change)
+def test_what_is_asked_otherwise_is_another_call(store, first, second, num_calls):
+    model = Counted()
+    generate(CachedModel(model, store), **first)
+    pieces = []
+    text = generate(CachedModel(model, store), **second, on_text=pieces.append)[0].text
     assert model.num_calls == num_calls
+    assert "".join(pieces) == text, "a watcher sees the text, kept or not"
 
 
-def test_where_something_is_drawn_the_key_counts(store, model):
-    asked = CachedModel(model, store)
-    for key in ("a", "b", "a"):
-        generate(asked, DRAWN, key=(key,))
-    assert model.num_calls == 2
-
-
-def test_another_model_and_another_version_of_askance_are_asked_themselves(store, model, monkeypatch):
+def test_another_model_and_another_version_of_askance_are_asked_themselves(store, monkeypatch):
+    model = Counted()
     generate(CachedModel(model, store))
     model.fingerprint = "other weights"
     generate(CachedModel(model, store))
@@ -105,14 +96,8 @@ def test_another_model_and_another_version_of_askance_are_asked_themselves(store
         CachedModel(ScriptedModel(), store)
 
 
-def test_a_watcher_sees_the_text_that_was_kept(store, model):
-    asked, pieces = CachedModel(model, store), []
-    text = generate(asked)[0].text
-    generate(asked, on_text=pieces.append)
-    assert pieces == [text]
-
-
-def test_scores_and_attention(store, model):
+def test_scores_and_attention(store):
+    model = Counted()
     asked = CachedModel(model, store)
     first, second = (asyncio.run(asked.score(PROMPT, [" yes", " no"])) for _ in range(2))
     assert first == second
@@ -136,3 +121,81 @@ def test_searches(store):
     asyncio.run(asked.search("Arno", 3))
     asyncio.run(asked.search("Arno", 2))
     assert len(Library.queries) == 3
+
+
+def test_what_is_kept_is_found_and_no_more_is_kept_than_may_be(tmp_path):
+    store = CacheStore(tmp_path / "cache.sqlite", max_bytes=30_000)
+    store.keep(b"a", {"text": "Pisa \ud800", "numbers": [1, 0.1, None]})
+    store.keep(b"b", 2)
+    store.keep(b"b", 3)
+    assert store.find(b"a") == {"text": "Pisa \ud800", "numbers": [1, 0.1, None]}
+    assert store.find(b"b") == 3
+    assert store.find(b"c") is None
+    random = np.random.default_rng(0)
+    for number in range(200):
+        store.keep(number.to_bytes(4), random.bytes(500).hex())
+    assert store.num_bytes < 30_000 + 64 * 600
+    assert store.find((199).to_bytes(4)) is not None
+    assert store.find((0).to_bytes(4)) is None
+    store.close()
+
+
+def write_many(path, first):
+    store = CacheStore(path)
+    for number in range(first, first + 100):
+        store.keep(number.to_bytes(4), number)
+        assert store.find(number.to_bytes(4)) == number
+    store.close()
+
+
+def test_several_processes_at_once(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=write_many, args=(path, 100 * number)) for number in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    store = CacheStore(path)
+    assert [store.find(number.to_bytes(4)) for number in range(200)] == [*range(200)]
+    store.close()
+
+
+def test_files_that_are_refused_and_left_as_they_are(tmp_path):
+    notes, letters = tmp_path / "notes.txt", tmp_path / "letters.sqlite"
+    notes.write_text("Dear diary, " * 100)
+    with sqlite3.connect(letters) as database:
+        database.execute("CREATE TABLE letters (text)")
+    database.close()
+    before = notes.read_bytes(), letters.read_bytes()
+    for path, message in (
+        (notes, r"notes\.txt can't be used .*not a database.*name another file"),
+        (letters, r"letters\.sqlite is the database of another program: name another"),
+        (notes / "cache.sqlite", "can't be used"),
+    ):
+        with pytest.raises(InputError, match=message):
+            CacheStore(path)
+    assert (notes.read_bytes(), letters.read_bytes()) == before
+
+
+def test_what_can_not_be_kept_leaves_the_file_free(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    store, other = CacheStore(path), CacheStore(path)
+    store._database.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(InputError, match="full"):
+        store.keep(b"a", np.random.default_rng(0).bytes(100_000).hex())
+    other.keep(b"b", 1)
+    assert store.find(b"b") == 1
+    store.close()
+    other.close()
+
+
+def test_a_store_that_nobody_has_gives_its_file_back(tmp_path):
+    store = CacheStore(tmp_path / "cache.sqlite")
+    store.keep(b"a", 1)
+    database = store._database
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")

@@ -68,16 +68,9 @@ def test_scores_and_counts_are_tried_again_too():
     assert asyncio.run(model.count(PROMPT)) == 1
 
 
-@pytest.mark.parametrize(
-    ("attempt", "asked_for", "expected"),
-    [(1, None, 1), (2, None, 2), (4, None, 8), (9, None, 30), (1, 12, 12), (1, 99, 30)],
-)
-def test_waits_grow_and_have_an_end(attempt, asked_for, expected):
-    assert RetryPolicy().wait_seconds(attempt, asked_for) == expected
-
-
-def test_waits_are_waited():
-    waited, errors = [], [ModelUnavailable("busy", after_seconds=7), ModelUnavailable("busy")]
+def test_waits_double_or_are_as_long_as_the_server_asks_for_and_have_an_end():
+    asked_for, waited = [None, None, 12, None, 99, None], []
+    errors = [ModelUnavailable("busy", after_seconds=seconds) for seconds in asked_for]
 
     async def sleep(seconds):
         waited.append(seconds)
@@ -87,5 +80,5 @@ def test_waits_are_waited():
             raise errors.pop(0)
         return "done"
 
-    assert asyncio.run(RetryPolicy().keep_trying(call, sleep)) == "done"
-    assert waited == [7, 2]
+    assert asyncio.run(RetryPolicy(attempts=7).keep_trying(call, sleep)) == "done"
+    assert waited == [1, 2, 12, 8, 30, 30]
