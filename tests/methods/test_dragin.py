@@ -4,7 +4,6 @@ The case studies of the paper and single decisions are in `tests/scenarios/dragi
 """
 
 import asyncio
-import dataclasses
 import re
 from typing import get_args
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from askance.ask import Engine, ask
-from askance.configuration.methods import make_method, method_class
+from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.trace import Attended
 from askance.core.types import Passage, Question
@@ -62,13 +61,6 @@ def paper(**parameters):
     return DraginPaper(**{"ask_short_answer": False, **parameters})
 
 
-def dragin(variant="dragin", **parameters):
-    """Return a variant with those of the parameters that it has."""
-    cls = method_class(variant)
-    known = {field.name for field in dataclasses.fields(cls)}
-    return cls(**{name: value for name, value in parameters.items() if name in known})
-
-
 def searches(result):
     return [decision for decision in result.trace.decisions if decision.outcome == "search"]
 
@@ -81,17 +73,16 @@ def seats():
         " 3,677. So the",
         " So the answer is 3,677.",
     ]
-    return run(dragin(search_first=False, query_top=6), replies, look=looks_from(" of"))
+    return run(make_method("dragin(search_first=false, query_top=6)"), replies, look=looks_from(" of"))
 
 
 @pytest.mark.parametrize("variant", usable("dragin", "dragin_paper", "dragin_authors"))
 @pytest.mark.parametrize("query", get_args(QueryMode))
 @pytest.mark.parametrize("trigger", get_args(TriggerMode))
 def test_every_pair_of_trigger_and_query_ends(variant, query, trigger):
-    parameters = {"threshold": 0.3, "max_tokens": 24, "every_tokens": 6, "max_rounds": 12}
-    result, _, retriever = run(
-        dragin(variant, trigger=trigger, query=query, **parameters), None, question=BREMEN, look=None
-    )
+    limits = {"threshold": 0.3, "max_tokens": 24, "every_tokens": 6, "max_rounds": 12}
+    method = make_method(variant, {"trigger": trigger, "query": query, **limits})
+    result, _, retriever = run(method, None, question=BREMEN, look=None)
     assert len(retriever.queries) == result.usage.searches
     assert result.trace.committed.strip() == result.answer.text.strip()
     attends = [event for event in result.trace.events if isinstance(event, Attended)]
@@ -122,35 +113,30 @@ def test_a_word_with_one_doubtful_token_is_masked_whole(llama):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "of_query", "read", "threshold"),
+    ("method", "of_query", "read", "threshold"),
     [
-        ({}, "max", "max", 1.0),
-        ({"heads": "mean", "threshold": 0.5}, "mean", "mean", 0.5),
-        ({"query_heads": "mean"}, "mean", "heads", 1.0),
-        ({"trigger": "token_probability"}, "max", "max", 0.2),
-        ({"trigger": "token_probability", "threshold": 0.7}, "max", "max", 0.7),
-        ({"trigger": "every_sentence"}, "max", "max", float("inf")),
-        ({"variant": "dragin_paper"}, "mean", "heads", 1.0),
-        ({"variant": "dragin_paper", "heads": "mean"}, "mean", "mean", 1.0),
-        ({"variant": "dragin_paper", "query_heads": "max"}, "max", "max", 1.0),
-        ({"variant": "dragin_paper", "query": "question"}, "mean", "max", 1.0),
-        ({"variant": "dragin_paper", "trigger": "every_sentence"}, "mean", "mean", float("inf")),
-        (
-            {"variant": "dragin_paper", "trigger": "every_sentence", "query": "question"},
-            "mean",
-            None,
-            float("inf"),
-        ),
+        ("dragin", "max", "max", 1.0),
+        ("dragin(heads=mean, threshold=0.5)", "mean", "mean", 0.5),
+        ("dragin(query_heads=mean)", "mean", "heads", 1.0),
+        ("dragin(trigger=token_probability)", "max", "max", 0.2),
+        ("dragin(trigger=token_probability, threshold=0.7)", "max", "max", 0.7),
+        ("dragin(trigger=every_sentence)", "max", "max", float("inf")),
+        ("dragin_paper", "mean", "heads", 1.0),
+        ("dragin_paper(heads=mean)", "mean", "mean", 1.0),
+        ("dragin_paper(query_heads=max)", "max", "max", 1.0),
+        ("dragin_paper(query=question)", "mean", "max", 1.0),
+        ("dragin_paper(trigger=every_sentence)", "mean", "mean", float("inf")),
+        ("dragin_paper(trigger=every_sentence, query=question)", "mean", None, float("inf")),
     ],
 )
-def test_heads_that_trigger_and_query_read_and_the_threshold_in_use(parameters, of_query, read, threshold):
-    method = dragin(**parameters)
-    assert (method.qfs_heads, method.attention, method.theta) == (of_query, read, threshold)
+def test_heads_that_trigger_and_query_read_and_the_threshold_in_use(method, of_query, read, threshold):
+    made = make_method(method)
+    assert (made.qfs_heads, made.attention, made.theta) == (of_query, read, threshold)
 
 
 @pytest.mark.parametrize("variant", usable("dragin_authors"))
 def test_the_authors_code_has_a_threshold_of_its_own_for_probabilities(variant):
-    assert dragin(variant, trigger="token_probability").theta == 0.08
+    assert make_method(variant, {"trigger": "token_probability"}).theta == 0.08
 
 
 class TwoHeads(ScriptedModel):
@@ -163,13 +149,13 @@ class TwoHeads(ScriptedModel):
         return rows / rows.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("variant", ["dragin_paper", "dragin"])
+@pytest.mark.parametrize("variant", ["dragin_paper", "dragin(search_first=false)"])
 def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(variant):
     words, queries = {}, {}
     for heads in ("max", "mean"):
         replies = [Reply(" It flows by Minden slowly now. So the", entropies={"slowly": 9e9}), ANSWER, ANSWER]
         model, retriever = TwoHeads(replies), ScriptedRetriever([ALLER])
-        method = dragin(variant, query_heads=heads, ask_short_answer=False, search_first=False, query_top=1)
+        method = make_method(variant, {"query_heads": heads, "ask_short_answer": False, "query_top": 1})
         result = asyncio.run(ask(Question("q", BREMEN.text), method, {"answer": model}, retriever))
         words[heads], queries[heads] = result.trace.decisions[0].words, retriever.queries
     assert words["max"] == words["mean"]

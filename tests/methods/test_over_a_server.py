@@ -39,22 +39,16 @@ def short(name):
     return make_method(name, {parameter: value for parameter, value in SHORT.items() if parameter in known})
 
 
-def test_tokens_that_nobody_counted_are_shown_as_an_upper_bound(server):
-    def asked(options, **parameters):
-        models = {"answer": load_model(f"openai:tiny@{server.url}?{options}&attempts=1")}
-        method = make_method("flare", {"max_tokens": 12, "passages": 1, **parameters})
-        return asyncio.run(ask(QUESTION, method, models, ScriptedRetriever(FOUND)))
-
-    bound, exact = asked(RAW, l_max=100_000), asked("server=vllm", l_max=100_000)
-    assert (bound.usage.is_upper_bound, exact.usage.is_upper_bound) == (True, False)
-    spent = {result: result.trace.decisions[-1] for result in (bound, exact)}
-    assert "calls read ≤ " in spent[bound].why
-    assert "≤" not in spent[exact].why
-    assert " · ≤ " in usage_line(bound.usage)
-    assert "≤" not in usage_line(exact.usage)
-    assert "L_total ≤ " in spending_line(spent[bound].numbers)
-    assert UPPER_BOUND not in spending_line(spent[bound].numbers)
-    assert "≤" not in spending_line(spent[exact].numbers)
+@pytest.mark.parametrize(("options", "is_upper_bound"), [(RAW, True), ("server=vllm", False)])
+def test_tokens_that_nobody_counted_are_shown_as_an_upper_bound(server, options, is_upper_bound):
+    models = {"answer": load_model(f"openai:tiny@{server.url}?{options}&attempts=1")}
+    method = make_method("flare(max_tokens=12, passages=1, l_max=100000)")
+    result = asyncio.run(ask(QUESTION, method, models, ScriptedRetriever(FOUND)))
+    spent = result.trace.decisions[-1]
+    assert result.usage.is_upper_bound == is_upper_bound
+    assert ("calls read ≤ " in spent.why) == (" · ≤ " in usage_line(result.usage)) == is_upper_bound
+    assert ("L_total ≤ " in spending_line(spent.numbers)) == is_upper_bound
+    assert UPPER_BOUND not in spending_line(spent.numbers)
 
 
 @pytest.mark.parametrize("options", ["server=vllm", "continuation=1&logprobs=1", RAW])

@@ -78,8 +78,8 @@ def test_an_unusable_rewrite_leaves_the_question_as_it_is_with_a_note(reply, rea
 
 
 def test_no_call_is_made_without_history_without_a_rewriter_and_without_room_for_turns():
-    result = asked(engine(BORN), ALONE, history=())
-    assert all(decision.name != "rewrite" for decision in result.trace.decisions)
+    decisions = asked(engine(BORN), ALONE, history=()).trace.decisions
+    assert "rewrite" not in {decision.name for decision in decisions}
     without = engine(BORN, method="closed_book", rewriter=None)
     asked(without)
     assert FIRST.question in without.models["answer"].prompts[0], "the method gets the history"
