@@ -18,7 +18,7 @@ from askance.core.types import Passage, Question
 from askance.evaluation.choose.calibrate import calibrate
 from askance.evaluation.choose.goals import SearchesGoal
 from askance.evaluation.datasets import Example
-from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
+from askance.methods.common.prompts import DEMOS, PromptTemplate
 from askance.methods.common.search import QueryMode, TriggerMode
 from askance.methods.dragin.paper import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
@@ -102,14 +102,6 @@ def test_real_tokenizers_give_words_of_question_and_answer_only(name, request):
         assert query.startswith(BREMEN.text)
         words = [word.strip("\ufffd") for word in query.removeprefix(BREMEN.text).split()]
         assert all(word in result.answer.text for word in words), "the last one may be a part of a word"
-
-
-def test_a_word_with_one_doubtful_token_is_masked_whole(llama):
-    method = paper(
-        trigger="token_probability", query="masked", threshold=0.0, max_tokens=6, max_rounds=1, prompts=PLAIN
-    )
-    result = asyncio.run(ask(BREMEN, method, {"answer": llama}, ScriptedRetriever([ALLER])))
-    assert all(word.is_hit for word in result.trace.decisions[0].words)
 
 
 @pytest.mark.parametrize(

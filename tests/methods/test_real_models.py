@@ -21,9 +21,7 @@ OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty la
 """What the numbers of a model that torch computes may be off by, where sums are added up otherwise."""
 FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
 BY_TORCH = ("single", "dragin", "selfrag")
-"""What is tried on the bundled model by torch as well as by llama.cpp."""
-WITH_ALL_LAYERS = BY_TORCH
-"""What llama.cpp computes with the whole bundled model; others have its first layers."""
+"""What torch computes on the bundled model, too, and llama.cpp with all of its layers."""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,7 @@ WITH_ALL_LAYERS = BY_TORCH
     ],
 )
 def test_method(model_name, name, request, sample_index):
-    has_few_layers = model_name == "bundled_gguf" and name not in WITH_ALL_LAYERS
+    has_few_layers = model_name == "bundled_gguf" and name not in BY_TORCH
     model = request.getfixturevalue("few_layers_gguf" if has_few_layers else model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,

@@ -26,6 +26,7 @@ PASSAGES = tuple(
     for number in range(30)
 )
 BARE = PromptTemplate(demos=())
+CHANCE = random.Random(7)
 FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
 
 
@@ -143,30 +144,23 @@ def test_self_rag_leaves_out_what_has_no_room(form):
     assert any(decided(result, "segment") for result in results)
 
 
-class Dawdling:
-    """What takes its time, now more, now less."""
+def dawdling(call):
+    """Return a method that takes its time, now more, now less."""
 
-    chance = random.Random(7)
-
-    async def dawdle(self):
-        for _ in range(self.chance.randrange(5)):
+    async def dawdle(self, *given, **named):
+        for _ in range(CHANCE.randrange(5)):
             await asyncio.sleep(0)
+        return await call(self, *given, **named)
+
+    return dawdle
 
 
-class DawdlingModel(Dawdling, ScriptedModel):
-    async def generate(self, request):
-        await self.dawdle()
-        return await super().generate(request)
-
-    async def score(self, prompt, options):
-        await self.dawdle()
-        return await super().score(prompt, options)
+class DawdlingModel(ScriptedModel):
+    generate, score = map(dawdling, (ScriptedModel.generate, ScriptedModel.score))
 
 
-class DawdlingRetriever(Dawdling, ScriptedRetriever):
-    async def search(self, *given, **named):
-        await self.dawdle()
-        return await super().search(*given, **named)
+class DawdlingRetriever(ScriptedRetriever):
+    search = dawdling(ScriptedRetriever.search)
 
 
 @pytest.mark.parametrize(
