@@ -1,9 +1,9 @@
 """Scenarios: one question, all that model and retriever say, and the outcome. A row is one line of JSON.
 
-Each METHOD.jsonl begins with ``{"defaults": {...}}``: the fields of every row that does not replace them
+Each FILE.jsonl begins with ``{"defaults": {...}}``: the fields of every row that does not replace them
 (those of `set` and `model` are merged). To add a row, copy one, change it, and print what happens:
 
-    python -m tests.scenarios.test_scenarios METHOD ID
+    python -m tests.scenarios.test_scenarios FILE ID
 
 The fields of a row, of which only `id`, `method` and `expect` are needed:
 
@@ -22,7 +22,8 @@ The fields of a row, of which only `id`, `method` and `expect` are needed:
     model      further arguments of `ScriptedModel`, such as {"context_tokens": 400}
     roles      {role: arguments}, such as {"attend": {}}: further models with the same attention and scores
 
-`expect` has any of these, each compared as a whole. A text that ends with "…" gives only the beginning.
+`expect` has any of these, each compared as a whole; without `error`, there must be none. A text that ends
+with "…" gives only the beginning.
 
     answer, short, queries
     decisions  "name outcome: reason", followed by the words above the threshold: " [word value, word value]"
@@ -80,8 +81,9 @@ ROWS = [(path.stem, row) for path in sorted(Path(__file__).parent.glob("*.jsonl"
     ],
 )
 def test_scenario(row, method):
-    outcome = {name: value for name, value in outcome_of(row, method).items() if name in row["expect"]}
-    assert outcome == with_whole_texts(row["expect"], outcome)
+    expected, outcome = {"error": ""} | row["expect"], outcome_of(row, method)
+    actual = {name: outcome[name] for name in expected}
+    assert actual == with_whole_texts(expected, actual)
 
 
 def outcome_of(row, method):
@@ -225,6 +227,6 @@ def is_error(expected, actual):
 
 if __name__ == "__main__":
     wanted = [row for file, row in ROWS if [file, row["id"]] == sys.argv[1:]]
-    for row in wanted or sys.exit("usage: python -m tests.scenarios.test_scenarios METHOD ID"):
+    for row in wanted or sys.exit("usage: python -m tests.scenarios.test_scenarios FILE ID"):
         for method in usable_methods(row):
             print(json.dumps({"method": method} | outcome_of(row, method), indent=1, ensure_ascii=False))
