@@ -1,23 +1,32 @@
-"""DRAGIN's control flow by its paper on scripted models, and the two case studies of its paper."""
+"""What all variants of DRAGIN share, what their parameters read, and words that spaCy cuts otherwise.
+
+The case studies of the paper and single decisions are in `tests/scenarios/dragin.jsonl`.
+"""
 
 import asyncio
-import math
+import re
+from typing import get_args
 
+import numpy as np
 import pytest
 
-from askance.ask import ask
-from askance.core.errors import MissingAbility
-from askance.core.trace import Attended, Searched
+from askance.ask import Engine, ask
+from askance.configuration.methods import make_method
+from askance.core.errors import InputError
+from askance.core.trace import Attended
 from askance.core.types import Passage, Question
-from askance.methods.common.prompts import PromptTemplate
-from askance.methods.dragin.method import Dragin
+from askance.evaluation.choose.calibrate import calibrate
+from askance.evaluation.choose.goals import SearchesGoal
+from askance.evaluation.datasets import Example
+from askance.methods.common.prompts import DEMOS, PromptTemplate
+from askance.methods.common.search import QueryMode, TriggerMode
 from askance.methods.dragin.paper import DraginPaper
-from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.answers import sentences
+from askance.text.linguistics import Linguistics
+from askance.text.spacy_pipeline import load_linguistics
 from tests.laboratory import usable
-from tests.methods.dragins import dragin
-from tests.tolerances import near
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
 ARENA = Passage("a", "Colisée", "It has a capacity of 4,000 (3,677 seated).")
@@ -26,16 +35,23 @@ DRAFT = Reply(
     f"{FIRST} It has a seating capacity of 4,250. So the answer is 4,250.", entropies={"4,250": 3.0}
 )
 TELLING = {" seat?", " Androscoggin", " Bank", " Colisée.", " seating", " capacity"}
+BREMEN = Question("q", "Which river crosses Bremen?", demos=())
+ALLER = Passage("p", "Aller", "The Aller is a tributary.")
+ANSWER = " So the answer is Weser."
 
 
-def looks(pieces):
-    """The doubtful number looks back at what it is about, and all that follows looks at the number."""
-    if pieces[-1] == " 4,250.":
-        return [9.0 if piece in TELLING else 0.1 for piece in pieces]
-    return [1000.0 if piece == " 4,250." else 0.1 for piece in pieces]
+def looks_from(*pieces_before):
+    """Return attention of these pieces to what the number is about, and of all others to the number."""
+
+    def look(pieces):
+        if pieces[-1] in pieces_before:
+            return [9.0 if piece in TELLING else 0.1 for piece in pieces]
+        return [1000.0 if piece == " 4,250." else 0.1 for piece in pieces]
+
+    return look
 
 
-def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
+def run(method, replies, found=(ARENA,), question=SEATS, look=looks_from(" 4,250.")):
     model, retriever = ScriptedModel(replies, attention=look), ScriptedRetriever(list(found))
     result = asyncio.run(ask(question, method, {"answer": model}, retriever))
     return result, model, retriever
@@ -49,196 +65,146 @@ def searches(result):
     return [decision for decision in result.trace.decisions if decision.outcome == "search"]
 
 
-# Case study 1: the doubtful number is searched for with the words it depends on.
-
-
-def seats_in_the_papers_reading(**parameters):
+def seats():
+    """Return the first case study of the paper, in which a doubtful number is searched for."""
     replies = [
         f"{FIRST} It has",
         Reply(" It has a seating capacity of 4,250. So the", entropies={"4,250": 3.0}),
         " 3,677. So the",
         " So the answer is 3,677.",
     ]
-    return run(paper(query_top=6, **parameters), replies)
-
-
-def test_case_1_paper():
-    result, model, retriever = seats_in_the_papers_reading()
-    assert retriever.queries == ["seat? Androscoggin Bank Colisée. seating capacity"]
-    assert model.prompts[2].endswith(f"Answer:{FIRST} It has a seating capacity of")
-    assert ["3,677 seated" in prompt for prompt in model.prompts] == [False, False, True, True]
-    assert (
-        result.answer.text == f"{FIRST.strip()} It has a seating capacity of 3,677. So the answer is 3,677."
-    )
-    assert result.answer.short == "3,677"
-    assert result.usage.searches == 1
-
-
-def test_case_1_flare_loses_the_words_it_should_ask_for():
-    doubts = dict.fromkeys(("Lewiston", "home", "Androscoggin", "Bank"), 0.2)
-    method = Flare(search_first=False)
-    result, _, retriever = run(
-        method, [Reply(f"{FIRST} It", doubts), f"{FIRST} It", " So the answer is 4,250."]
-    )
-    assert retriever.queries == ["The Maineiacs played at in the Colisée."]
-    assert result.answer.short == "4,250"
-
-
-# Case study 2: the right passage is found and shown, and the model errs all the same.
-
-SONG = Question("q", "What is the fight song of the university whose main campus is in Lawrence, Kansas?")
-EMPLOYER = Passage("p1", "Lawrence", "The university is the largest employer of the metropolitan area.")
-KANSAS = Passage("p2", "University of Kansas", "Its main campus is in Lawrence; Kansas Song is sung there.")
-PEOPLE = Passage("p3", "Lawrence, Kansas metropolitan area", "It has 110,000 inhabitants.")
-
-
-@pytest.mark.parametrize("variant", usable("dragin_paper", "dragin_authors"))
-def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden(variant):
-    def look(pieces):
-        return [1000.0 if piece == " Missouri" else 1.0 for piece in pieces]
-
-    first = " The university in Lawrence is Missouri State. So the"
-    rest = " Kansas State. So the" if variant == "dragin_paper" else " The university is Kansas State. So"
-    replies = [Reply(first, entropies={"Missouri": 9.0}), rest, " So the answer is the Wildcat song."]
-    method = dragin(variant, threshold=3.0)
-    result, model, _ = run(method, replies, (EMPLOYER, KANSAS, PEOPLE), SONG, look)
-    (search,) = [event for event in result.trace.events if isinstance(event, Searched)]
-    assert [hit.passage.id for hit in search.hits] == ["p1", "p2", "p3"]
-    assert KANSAS.text in model.prompts[1]
-    assert result.answer.short == "the Wildcat song"
-
-
-# As the paper has it.
-
-
-def test_passages_stay_where_a_later_search_finds_none():
-    replies = [
-        Reply(" It holds 4,250. So the", entropies={"4,250": 9.0}),
-        Reply(" 3,677 in Maine. So the", entropies={"Maine": 9.0}),
-        " Lewiston. So the",
-        " So the answer is 3,677.",
-    ]
-    model = ScriptedModel(replies, attention=lambda pieces: [1.0] * len(pieces))
-    retriever = ScriptedRetriever({f"{SEATS.text} It holds": [ARENA]})
-    result = asyncio.run(ask(SEATS, paper(query="forward_all", threshold=0.01), {"answer": model}, retriever))
-    assert len(searches(result)) == 2
-    assert all("3,677 seated" in prompt for prompt in model.prompts[1:])
-
-
-def test_the_decision_carries_the_numbers():
-    result, _, _ = seats_in_the_papers_reading()
-    keep, search = result.trace.decisions[:2]
-    assert (keep.outcome, search.outcome) == ("keep", "search")
-    number = next(word for word in search.words if word.text == "4,250.")
-    assert number.is_hit
-    assert number.value == near(3.0, "entropy", "scripted")
-    assert search.threshold == 1.0
-
-
-def test_a_function_word_is_never_in_doubt():
-    reply = Reply(" It was the river Arno. So the", entropies={"was": 9.0, "the": 9.0})
-    result, _, retriever = run(paper(threshold=0.5), [reply, " So the answer is Arno."], look=None)
-    assert retriever.queries == []
-    assert result.answer.short == "Arno"
-
-
-def test_the_last_token_is_never_in_doubt():
-    reply = Reply(" It is Arno", entropies={"Arno": 9.0}, ends=False)
-    _, _, retriever = run(paper(max_tokens=3), [reply])
-    assert retriever.queries == []
-
-
-def test_the_token_after_a_search_causes_no_other():
-    replies = [Reply(" Arno is here. So the", entropies={"Arno": 9.0})] * 2 + [" So the answer is Arno."]
-    result, _, retriever = run(paper(threshold=0.01), replies, look=lambda pieces: [1.0] * len(pieces))
-    assert len(retriever.queries) == 1
-    assert result.answer.text == "Arno is here. So the answer is Arno."
-
-
-@pytest.mark.parametrize(("threshold", "num_searches"), [(0.0, 10), (math.inf, 0)])
-def test_thresholds_of_nothing_and_infinity(threshold, num_searches):
-    method = paper(threshold=threshold, max_rounds=10)
-    result, _, retriever = run(
-        method, lambda shown, key: Reply(" red green blue cat dog", sureness=0.5), look=None
-    )
-    assert len(retriever.queries) == num_searches
-    assert result.trace.committed.strip() == result.answer.text
-
-
-@pytest.mark.parametrize("heads", ["max", "mean"])
-def test_heads(heads):
-    result, _, _ = seats_in_the_papers_reading(heads=heads)
-    assert result.usage.searches == 1
-
-
-# Any trigger with any query.
-
-QUERIES = """
-    real_words question last_n_tokens last_sentence masked current current_wo_wrong forward_all
-""".split()
+    return run(make_method("dragin(search_first=false, query_top=6)"), replies, look=looks_from(" of"))
 
 
 @pytest.mark.parametrize("variant", usable("dragin", "dragin_paper", "dragin_authors"))
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("trigger", ["rind", "token_probability", "every_sentence", "every_tokens"])
+@pytest.mark.parametrize("query", get_args(QueryMode))
+@pytest.mark.parametrize("trigger", get_args(TriggerMode))
 def test_every_pair_of_trigger_and_query_ends(variant, query, trigger):
-    method = dragin(
-        variant,
-        trigger=trigger,
-        query=query,
-        threshold=0.3,
-        max_tokens=24,
-        every_tokens=6,
-        max_rounds=12,
-    )
-    result, _, retriever = run(method, None, look=None)
+    limits = {"threshold": 0.3, "max_tokens": 24, "every_tokens": 6, "max_rounds": 12}
+    method = make_method(variant, {"trigger": trigger, "query": query, **limits})
+    result, _, retriever = run(method, None, question=BREMEN, look=None)
     assert len(retriever.queries) == result.usage.searches
     assert result.trace.committed.strip() == result.answer.text.strip()
     attends = [event for event in result.trace.events if isinstance(event, Attended)]
     assert not attends or variant == "dragin_authors"
 
 
-def test_every_sentence_with_the_last_sentence():
-    replies = [" One is here. So", " Two is here. So", " So the answer is two."]
-    method = paper(trigger="every_sentence", query="last_sentence")
-    _, _, retriever = run(method, replies)
-    assert retriever.queries == [SEATS.text, "One is here.", "Two is here."]
+@pytest.mark.parametrize("name", ["llama", "qwen"])
+def test_real_tokenizers_give_words_of_question_and_answer_only(name, request):
+    """Neither of the example in the prompt, nor of the passages."""
+    model, retriever = request.getfixturevalue(name), ScriptedRetriever([ALLER])
+    prompts = PromptTemplate(demos=DEMOS[:1])
+    method = paper(trigger="every_tokens", every_tokens=4, max_tokens=12, query_top=100, prompts=prompts)
+    question = Question("q", BREMEN.text)
+    result = asyncio.run(ask(question, method, {"answer": model}, retriever))
+    assert len(retriever.queries) > 1
+    for query in retriever.queries[1:]:
+        assert query.startswith(BREMEN.text)
+        words = [word.strip("\ufffd") for word in query.removeprefix(BREMEN.text).split()]
+        assert all(word in result.answer.text for word in words), "the last one may be a part of a word"
 
 
-def test_every_tokens_with_the_last_tokens():
-    replies = [" One is here", " Two is there", " So the answer is"]
-    method = paper(trigger="every_tokens", query="last_n_tokens", every_tokens=3, query_top=3, max_tokens=9)
-    _, _, retriever = run(method, replies)
-    assert retriever.queries == [SEATS.text, "One is here", "Two is there"]
+@pytest.mark.parametrize(
+    ("method", "of_query", "read", "threshold"),
+    [
+        ("dragin", "max", "max", 1.0),
+        ("dragin(heads=mean, threshold=0.5)", "mean", "mean", 0.5),
+        ("dragin(query_heads=mean)", "mean", "heads", 1.0),
+        ("dragin(trigger=token_probability)", "max", "max", 0.2),
+        ("dragin(trigger=token_probability, threshold=0.7)", "max", "max", 0.7),
+        ("dragin(trigger=every_sentence)", "max", "max", float("inf")),
+        ("dragin_paper", "mean", "heads", 1.0),
+        ("dragin_paper(heads=mean)", "mean", "mean", 1.0),
+        ("dragin_paper(query_heads=max)", "max", "max", 1.0),
+        ("dragin_paper(query=question)", "mean", "max", 1.0),
+        ("dragin_paper(trigger=every_sentence)", "mean", "mean", float("inf")),
+        ("dragin_paper(trigger=every_sentence, query=question)", "mean", None, float("inf")),
+    ],
+)
+def test_heads_that_trigger_and_query_read_and_the_threshold_in_use(method, of_query, read, threshold):
+    made = make_method(method)
+    assert (made.qfs_heads, made.attention, made.theta) == (of_query, read, threshold)
 
 
-def test_probability_with_the_masked_sentence():
-    replies = [Reply(" It is Bonn now. So", {"Bonn": 0.2}), " Paris now. So", " So the answer is Paris."]
-    method = paper(trigger="token_probability", query="masked", threshold=0.5)
-    result, _, retriever = run(method, replies)
-    assert retriever.queries == ["It is now."]
-    assert result.answer.text == "It is Paris now. So the answer is Paris."
+@pytest.mark.parametrize("variant", usable("dragin_authors"))
+def test_the_authors_code_has_a_threshold_of_its_own_for_probabilities(variant):
+    assert make_method(variant, {"trigger": "token_probability"}).theta == 0.08
 
 
-def test_a_wording_shows_its_content_in_the_repr_of_the_method():
-    assert repr(Dragin()) != repr(Dragin(prompts=PromptTemplate(heading="Found:")))
-    assert str(Dragin().prompts) == "own"
+class TwoHeads(ScriptedModel):
+    """One head looks at " river" most, both look at " crosses" a little less."""
+
+    def _attention_row(self, ids, query):
+        looks = {" river": (5.0, 0.1), " crosses": (4.0, 4.0)}
+        seen = [looks.get(piece, (0.01, 0.03)) for piece in self.pieces(ids[: query + 1])]
+        rows = np.array(seen, dtype=np.float32).T
+        return rows / rows.sum(axis=1, keepdims=True)
 
 
-def test_no_passages_and_odd_texts():
-    for text in ("", "<|end|>", "é 中文。 😀 e\u0301 नमस्ते", "Question: the answer is"):
-        question = Question("q", f"Who {text}?")
-        for variant in usable("dragin_paper", "dragin_authors"):
-            method = dragin(variant, threshold=0.0, max_rounds=5, ask_short_answer=False)
-            result, _, _ = run(
-                method, lambda shown, key, text=text: f" {text} {text}. So", (), question, look=None
-            )
-            assert result.trace.committed.strip() == result.answer.text.strip()
+@pytest.mark.parametrize("variant", ["dragin_paper", "dragin(search_first=false)"])
+def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(variant):
+    words, queries = {}, {}
+    for heads in ("max", "mean"):
+        replies = [Reply(" It flows by Minden slowly now. So the", entropies={"slowly": 9e9}), ANSWER, ANSWER]
+        model, retriever = TwoHeads(replies), ScriptedRetriever([ALLER])
+        method = make_method(variant, {"query_heads": heads, "ask_short_answer": False, "query_top": 1})
+        result = asyncio.run(ask(Question("q", BREMEN.text), method, {"answer": model}, retriever))
+        words[heads], queries[heads] = result.trace.decisions[0].words, retriever.queries
+    assert words["max"] == words["mean"]
+    assert queries == {"max": ["river"], "mean": ["crosses"]}
 
 
-def test_what_is_needed():
-    assert paper().needs.signals == {"entropy", "attention"}
-    assert paper(trigger="every_tokens", query="question").needs.signals == set()
-    model = ScriptedModel([], signals=frozenset({"logprob"}))
-    with pytest.raises(MissingAbility, match="attention, entropy"):
-        asyncio.run(ask(SEATS, paper(), {"answer": model}, ScriptedRetriever()))
+def calibration(**settings):
+    model = ScriptedModel(lambda shown, key: Reply(" It is the Aller. So the", {"Aller": 0.3}))
+    method = make_method("dragin", {"query": "question", "max_rounds": 2, "search_first": False, **settings})
+    engine = Engine(method, {"answer": model}, ScriptedRetriever([ALLER]))
+    return asyncio.run(calibrate(engine, [Example(BREMEN, ())], SearchesGoal(1.0), max_trials=1))
+
+
+def test_calibration_begins_at_the_default_of_the_trigger():
+    assert [row.value for row in calibration(trigger="token_probability").table] == [0.2]
+    with pytest.raises(InputError, match=r"=none .*trigger=every_sentence, .*: compared with no threshold"):
+        calibration(trigger="every_sentence")
+
+
+TAGS = {"father": "NOUN", "law": "NOUN", "Boraqchin": "PROPN", "4,250": "NUM", "Who": "PRON", "ruled": "VERB"}
+
+
+def spacy_like():
+    """Tokens as spaCy cuts English: hyphens and possessives stand alone, numbers with commas are whole."""
+    token = re.compile(r"\d+(?:,\d+)*|'s|\w+|[^\w\s]")
+
+    def spans(text):
+        return tuple(each.span() for each in token.finditer(text) if TAGS.get(each.group(), "PRON") != "PRON")
+
+    return Linguistics("like spaCy", sentences, spans)
+
+
+def by_spacy(folder):
+    spacy = pytest.importorskip("spacy")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    ruler = nlp.add_pipe("attribute_ruler")
+    ruler.add([[{}]], {"POS": "X"})
+    for form, tag in TAGS.items():
+        ruler.add([[{"TEXT": form}]], {"POS": tag})
+    nlp.to_disk(folder)
+    return load_linguistics(f"spacy:{folder}")
+
+
+@pytest.mark.parametrize("source", ["like spaCy", "spaCy"])
+def test_words_with_hyphens_possessives_and_commas_are_whole_in_doubts_and_queries(source, tmp_path):
+    foreign = by_spacy(tmp_path / "pipeline") if source == "spaCy" else spacy_like()
+    text, words = (
+        "Who was Boraqchin's father-in-law, and did 4,250 see?",
+        ["Boraqchin's", "father-in-law", "4,250"],
+    )
+    assert [text[start:end] for start, end in foreign.content_words(text)] == words
+    assert [foreign.content_words(none) for none in ("", " \n", "and did")] == [(), (), ()]
+    method = make_method("dragin", {"linguistics": foreign, "search_first": False, "threshold": 0.5})
+    for word in words:
+        replies = [Reply(f" It was {word} who did. So the", entropies={word: 9.0}), " led. So the", ANSWER]
+        look = lambda pieces, word=word: [50.0 if piece == f" {word}" else 1.0 for piece in pieces]  # noqa: E731
+        result, _, retriever = run(method, replies, question=Question("q", text), look=look)
+        assert [each.text for each in result.trace.decisions[0].words if each.is_hit] == [word]
+        assert retriever.queries == [" ".join(words)]

@@ -17,14 +17,11 @@ from tests.laboratory import EVERY_METHOD
 
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
 
-
 OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty layers"}
 """What the numbers of a model that torch computes may be off by, where sums are added up otherwise."""
 FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
 BY_TORCH = ("single", "dragin", "selfrag")
-"""What is tried on the bundled model by torch as well as by llama.cpp."""
-WITH_ALL_LAYERS = BY_TORCH
-"""What llama.cpp computes with the whole bundled model; others have its first layers."""
+"""What torch computes on the bundled model, too, and llama.cpp with all of its layers."""
 
 
 @pytest.mark.parametrize(
@@ -35,7 +32,7 @@ WITH_ALL_LAYERS = BY_TORCH
     ],
 )
 def test_method(model_name, name, request, sample_index):
-    has_few_layers = model_name == "bundled_gguf" and name not in WITH_ALL_LAYERS
+    has_few_layers = model_name == "bundled_gguf" and name not in BY_TORCH
     model = request.getfixturevalue("few_layers_gguf" if has_few_layers else model_name)
     few = {
         "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
@@ -54,14 +51,14 @@ def test_method(model_name, name, request, sample_index):
     method = make_method(name, parameters)
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
 
-    generated = [event for event in result.trace.events if isinstance(event, Generated)]
+    events = result.trace.events
+    generated = [event for event in events if isinstance(event, Generated)]
     assert result.usage.generated_tokens == sum(event.generated_tokens for event in generated) > 0
-    passes = [event for event in result.trace.events if isinstance(event, Attended | ScoredOptions)]
+    passes = [event for event in events if isinstance(event, Attended | ScoredOptions)]
     assert result.usage.prompt_tokens == sum(event.prompt_tokens for event in (*generated, *passes))
     assert result.trace.committed.strip() == result.answer.text.strip()
-    assert result.usage.searches == sum(
-        isinstance(event, Decided) and event.outcome == "search" for event in result.trace.events
-    )
+    searches = [event for event in events if isinstance(event, Decided) and event.outcome == "search"]
+    assert result.usage.searches == len(searches)
     with watched_choices() as choices:
         again = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
     # What is cached from the first time is not computed again; by torch, sums are then added up otherwise.

@@ -1,164 +1,255 @@
-import asyncio
+"""Calls of a session and their failures are in the trace, and what goes beyond a limit is refused."""
 
+import asyncio
+import time
+
+import numpy as np
 import pytest
 
-from askance.core.errors import InputError, ModelFailure, PromptTooLong, RetrieverFailure
-from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace
-from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.core.errors import (
+    InputError,
+    LimitReached,
+    ModelFailure,
+    ParameterError,
+    PromptTooLong,
+    RetrieverFailure,
+)
+from askance.core.token_ledger import Budget
+from askance.core.trace import Attended, Generated, ScoredOptions, Searched, Trace
+from askance.core.types import (
+    Attention,
+    Chat,
+    GenerateRequest,
+    Passage,
+    Raw,
+    Sampling,
+    Span,
+    Turn,
+    Want,
+    untrusted,
+)
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.tolerances import near
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
+CHAT = Chat((Turn("user", (Span("how"),)),), (Span("I am"),))
+KEY = ("draft", 0)
+NUM_TOKENS = 4
+"""The number of tokens of the prompt."""
+ARNO = Passage("a", "Arno", "A river.")
 
 
-def recorded(model, role="answer", scope=(7, "q1")):
-    trace = Trace()
-    return SessionModel(model, role, Session(trace, scope)), trace
+def session_of(model=None, role="answer", scope=(7, "q1"), **budget):
+    """Return the trace, and a model and a retriever whose calls belong to one session."""
+    model = model or ScriptedModel()
+    session = Session(Trace(), scope, Budget(**budget))
+    retriever = model if isinstance(model, Broken) else ScriptedRetriever([ARNO])
+    return session.trace, SessionModel(model, role, session), SessionRetriever(retriever, session)
 
 
-def test_a_generation_is_traced_with_what_it_cost():
-    model, trace = recorded(ScriptedModel([Reply("red blue", doubts={"blue": 0.25})]))
-    asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(9), Want(logprob=True), key=("draft", 0))))
+def request(max_tokens=3, prompt=PROMPT, want=Want(), temperature=0.0, **options):
+    return GenerateRequest(prompt, Sampling(max_tokens, temperature), want, key=KEY, **options)
+
+
+def generate(model, *given, **options):
+    return asyncio.run(model.generate(request(*given, **options)))
+
+
+class Panic(BaseException):
+    """An error like the panic of a Rust extension, which is no `Exception`."""
+
+
+class Broken(ScriptedModel):
+    """A model, and a retriever, that raises an error."""
+
+    def __init__(self, error):
+        super().__init__(name="broken")
+        self.error = error
+
+    def _fail(self, *given, **named):
+        raise self.error
+
+    generate = score = attend = search = _fail
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"), [(PROMPT, "Say it now"), (CHAT, "<user>\nhow\n<assistant>\nI am")]
+)
+def test_a_generation_is_traced_with_what_it_cost(prompt, shown):
+    trace, model, _ = session_of(ScriptedModel([Reply("red blue", doubts={"blue": 0.25})]))
+    generate(model, 9, prompt, Want(logprob=True))
     (event,) = trace.events
-    assert isinstance(event, Generated)
-    assert (event.prompt, event.text, event.key, event.finish) == (
-        "Say it now",
-        "red blue",
-        ("draft", 0),
-        "end",
-    )
-    assert (event.prompt_tokens, event.generated_tokens) == (asyncio.run(model.count(PROMPT)), 3)
+    assert (event.prompt, event.text, event.key, event.finish) == (shown, "red blue", KEY, "end")
+    assert (event.prompt_tokens, event.generated_tokens) == (asyncio.run(model.count(prompt)), 3)
     assert event.tokens[1].logprob == near(-1.386, "as told", "3 decimals")
     assert event.seconds > 0
 
 
-def test_seed_and_question_are_put_into_the_key():
+def test_scores_attention_and_searches_are_traced():
+    trace, model, retriever = session_of(ScriptedModel(scores={" yes": -0.5, " no": -1.5}), role="critic")
+    asyncio.run(model.score(PROMPT, [" yes", " no"]))
+    asyncio.run(model.attend("red blue", bos=True))
+    hits = asyncio.run(retriever.search("river", 3))
+    scored, attended, searched = trace.events
+    assert [type(event) for event in trace.events] == [ScoredOptions, Attended, Searched]
+    assert (scored.prompt, scored.options, scored.logprobs) == ("Say it now", (" yes", " no"), (-0.5, -1.5))
+    assert (scored.prompt_tokens, attended.prompt_tokens) == (NUM_TOKENS + 2, 3)
+    assert scored.role == attended.role == "critic"
+    assert (searched.query, searched.k, searched.hits, hits[0].passage) == ("river", 3, hits, ARNO)
+    assert trace.usage().prompt_tokens == NUM_TOKENS + 5
+
+
+def test_wrapping_changes_nothing_but_the_trace_and_the_key():
     keys = []
-    model, _ = recorded(ScriptedModel(lambda prompt, key: keys.append(key) or "yes"))
-    asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(3), key=("draft", 0))))
-    assert keys == [(7, "q1", "draft", 0)]
-
-
-def test_wrapping_changes_nothing_but_the_trace():
+    generate(session_of(ScriptedModel(lambda prompt, key: keys.append(key) or "yes"))[1])
+    assert keys == [(7, "q1", *KEY)]
     plain = ScriptedModel()
-    model, _ = recorded(plain, scope=())
-    sampling = Sampling(12, temperature=1.0)
-    (one,) = asyncio.run(model.generate(GenerateRequest(PROMPT, sampling, key=("a",))))
-    (two,) = asyncio.run(plain.generate(GenerateRequest(PROMPT, sampling, key=("a",))))
-    assert one.text == two.text
-    assert (model.name, model.signals, model.capabilities) == (plain.name, plain.signals, plain.capabilities)
-    assert model.context_tokens == plain.context_tokens
+    trace, model, _ = session_of(plain, scope=())
+    ours, theirs = (generate(each, 12, temperature=1.0, n=3) for each in (model, plain))
+    assert [each.text for each in ours] == [each.text for each in theirs]
+    assert [type(event) for event in trace.events] == [Generated] * 3, "every sample is an event"
+    for name in ("name", "capabilities", "context_tokens"):
+        assert getattr(model, name) == getattr(plain, name)
     assert model.decode(model.tokenize("a b")) == "a b"
+    plain.signals = frozenset({"logprob"})
+    assert model.signals == {"logprob"}, "a signal that a model turns out to lack is lacking here, too"
 
 
-def test_every_sample_is_an_event():
-    model, trace = recorded(ScriptedModel())
-    asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(3), n=3, key=("a",))))
-    assert [type(event) for event in trace.events] == [Generated] * 3
+CALLS = {
+    "answer model {}, draft 0": lambda model, retriever: model.generate(request()),
+    "answer model {}, score": lambda model, retriever: model.score(PROMPT, ["yes"]),
+    "answer model {}, attend": lambda model, retriever: model.attend("red", bos=True),
+    "retriever {}": lambda model, retriever: retriever.search("red", 1),
+}
 
 
-def test_scores_and_attention_are_traced():
-    model, trace = recorded(ScriptedModel(scores={" yes": -0.5, " no": -1.5}), role="critic")
-    scores = asyncio.run(model.score(PROMPT, [" yes", " no"]))
-    attention = asyncio.run(model.attend("red blue", bos=True))
-    assert [type(event) for event in trace.events] == [ScoredOptions, Attended]
-    assert trace.events[0].logprobs == tuple(score.logprob for score in scores)
-    assert trace.events[1].prompt_tokens == len(attention.ids) == 3
-    assert {event.role for event in trace.events} == {"critic"}
-    assert trace.usage().prompt_tokens == trace.events[0].prompt_tokens + 3
-
-
-def test_chat_prompts_are_shown_by_turn():
-    model, trace = recorded(ScriptedModel(["fine"]))
-    chat = Chat((Turn("user", (Span("how"),)),), (Span("I am"),))
-    asyncio.run(model.generate(GenerateRequest(chat, Sampling(3), key=("a",))))
-    assert trace.events[0].prompt == "<user>\nhow\n<assistant>\nI am"
-
-
-def test_a_broken_model_is_recorded_and_named():
-    model, trace = recorded(ScriptedModel([ValueError("no memory")]))
-    with pytest.raises(ModelFailure, match="answer model scripted, draft 0: ValueError: no memory"):
-        asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(3), key=("draft", 0))))
+@pytest.mark.parametrize("place", CALLS)
+@pytest.mark.parametrize("error", [ValueError("no memory"), Panic("not a char boundary")])
+def test_a_broken_part_is_recorded_and_named_and_an_interruption_is_none(place, error):
+    trace, *parts = session_of(Broken(error))
+    named = place.format("broken")
+    with pytest.raises((ModelFailure, RetrieverFailure), match=f"{named}: {type(error).__name__}: {error}"):
+        asyncio.run(CALLS[place](*parts))
     (event,) = trace.events
-    assert isinstance(event, Failed)
-    assert (event.error, event.message) == ("ValueError", "no memory")
+    assert (event.type, event.place) == ("error", named)
+    assert (event.error, event.message) == (type(error).__name__, str(error))
+    trace, *parts = session_of(Broken(SystemExit()))
+    with pytest.raises(SystemExit):
+        asyncio.run(CALLS[place](*parts))
+    assert trace.events == []
 
 
-def test_our_own_errors_keep_their_type():
-    model, trace = recorded(ScriptedModel(context_tokens=5))
+def test_errors_of_ours_and_of_a_watcher_keep_their_type():
+    trace, model, _ = session_of(ScriptedModel(context_tokens=5))
     with pytest.raises(PromptTooLong):
-        asyncio.run(model.generate(GenerateRequest(PROMPT, Sampling(30), key=("a",))))
+        generate(model, 30)
     with pytest.raises(InputError):
         asyncio.run(model.score(PROMPT, [""]))
+    with pytest.raises(ZeroDivisionError):
+        generate(model, 1, on_text=lambda text: 1 / 0)
     assert [event.error for event in trace.events] == ["PromptTooLong", "InputError"]
 
 
-def test_searches_are_traced_and_failures_named():
-    trace = Trace()
-    passage = Passage("a", "Arno", "A river.")
-    retriever = SessionRetriever(ScriptedRetriever({"river": [passage]}), Session(trace))
-    hits = asyncio.run(retriever.search("river", 3))
-    (event,) = trace.events
-    assert isinstance(event, Searched)
-    assert event.hits == hits
-    assert hits[0].passage == passage
-
-    class Broken:
-        name = "broken"
-
-        async def search(self, query, k, *, exclude=frozenset()):
-            raise OSError("disk gone")
-
-    with pytest.raises(RetrieverFailure, match="retriever broken: OSError: disk gone"):
-        asyncio.run(SessionRetriever(Broken(), Session(trace)).search("river", 3))
-    assert isinstance(trace.events[-1], Failed)
+def ledger(model):
+    return model._session.ledger
 
 
-class Panic(BaseException):
-    """Like that of a Rust extension: no `Exception`."""
-
-
-class Panicking(ScriptedModel):
-    def _panic(self, *given, **named):
-        raise Panic("not a char boundary")
-
-    generate = score = attend = _panic
+def test_what_is_spent_is_counted():
+    _, model, _ = session_of(tokens=1000)
+    (generation,) = generate(model, 5)
+    asyncio.run(model.attend("one two", bos=False))
+    asyncio.run(model.score(PROMPT, [" yes"]))
+    assert ledger(model).num_calls == 3
+    assert ledger(model).num_spent == NUM_TOKENS + generation.generated_tokens + 2 + NUM_TOKENS + 1
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("budget", "num_samples", "message"),
     [
-        lambda model: model.generate(GenerateRequest(PROMPT, Sampling(3), key=("draft", 0))),
-        lambda model: model.score(PROMPT, ["yes"]),
-        lambda model: model.attend("red", bos=True),
+        ({"tokens": NUM_TOKENS}, 1, f"0 are used, and the next prompt has {NUM_TOKENS}: allow more"),
+        ({"tokens": NUM_TOKENS + 3}, 1, r"all are used: allow more \(--budget tokens=N\)\."),
+        ({"tokens": 2 * NUM_TOKENS + 9}, 2, "all are used"),
+        ({"tokens": 2 * NUM_TOKENS + 1}, 2, "none is left to generate"),
     ],
 )
-def test_the_panic_of_a_model_is_a_failure_of_it(call):
-    model, trace = recorded(Panicking())
-    with pytest.raises(ModelFailure, match=r"answer model scripted, .*: Panic: not a char boundary"):
-        asyncio.run(call(model))
-    assert [(event.error, event.message) for event in trace.events] == [("Panic", "not a char boundary")]
+def test_a_call_beyond_a_limit_is_refused(budget, num_samples, message):
+    _, model, _ = session_of(**budget)
+    with pytest.raises(LimitReached, match=message):
+        generate(model, 5, n=num_samples)
 
 
-def test_the_panic_of_a_retriever_is_a_failure_of_it_and_an_interruption_is_none():
-    class Broken:
-        name = "broken"
+def test_samples_and_calls_side_by_side_share_what_is_left():
+    _, model, _ = session_of(tokens=2 * NUM_TOKENS + 10)
+    assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
+    assert ledger(model).left == 0
+    with pytest.raises(LimitReached, match=rf"{2 * NUM_TOKENS + 10} are used, and the next prompt has"):
+        generate(model, 5)
+    _, model, _ = session_of(tokens=2 * NUM_TOKENS + 9)
 
-        async def search(self, query, k, *, exclude=frozenset()):
-            raise Panic("slice") if query == "panic" else SystemExit
+    async def both():
+        return await asyncio.gather(*(model.generate(request(5)) for _ in range(2)), return_exceptions=True)
 
-    trace = Trace()
-    with pytest.raises(RetrieverFailure, match="retriever broken: Panic: slice"):
-        asyncio.run(SessionRetriever(Broken(), Session(trace)).search("panic", 3))
-    with pytest.raises(SystemExit):
-        asyncio.run(SessionRetriever(Broken(), Session(trace)).search("exit", 3))
-    assert len(trace.events) == 1
+    first, second = asyncio.run(both())
+    assert [len(first), type(second)] == [1, LimitReached]
+    assert ledger(model).num_spent == 2 * NUM_TOKENS + 9
 
 
-def test_a_signal_that_a_model_turns_out_to_lack_is_lacking_in_its_wrappers_too():
-    model = ScriptedModel()
-    wrapped = recorded(model)[0]
-    model.signals = frozenset({"logprob"})
-    assert wrapped.signals == {"logprob"}
+def test_a_call_that_fails_gives_back_what_was_set_aside_and_its_own_time_out_stays_one():
+    _, broken, _ = session_of(Broken(TimeoutError("of the server")), tokens=1000, seconds=60)
+    with pytest.raises(ModelFailure, match="TimeoutError: of the server"):
+        generate(broken)
+    assert (ledger(broken).num_spent, ledger(broken).left) == (NUM_TOKENS, 1000 - NUM_TOKENS)
+
+
+def test_calls_of_model_and_retriever_are_counted_together():
+    _, model, retriever = session_of(calls=2)
+    for _ in range(2):
+        asyncio.run(retriever.search("a", 1))
+    with pytest.raises(LimitReached, match=r"has 2 calls, and all are made: allow more \(--budget calls=N\)"):
+        generate(model)
+
+
+def test_time_ends_a_call_and_the_calls_after_it():
+    class Slow(ScriptedModel):
+        async def generate(self, request):
+            await asyncio.sleep(5)
+
+    _, later, _ = session_of(seconds=0.05)
+    generate(later)
+    time.sleep(0.06)
+    for model in (session_of(Slow(), seconds=0.05)[1], later):
+        with pytest.raises(LimitReached, match=r"a question has 0\.05 seconds"):
+            generate(model)
+
+
+@pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
+def test_a_budget_out_of_range(budget):
+    with pytest.raises(ParameterError, match=r"of the budget: expected [\d.]+ or more"):
+        Budget(**budget)
+
+
+class Uncountable(ScriptedModel):
+    """A model whose prompts can't be counted."""
+
+    def tokenize(self, text, *, at_start=False):
+        raise OSError("no vocabulary")
+
+    async def count(self, prompt):
+        self.tokenize(prompt)
+
+    async def attend(self, text, *, bos):
+        return Attention((), (), np.zeros((1, 0, 0)))
+
+
+@pytest.mark.parametrize("place", [place for place in CALLS if place != "retriever {}"])
+def test_a_prompt_that_can_not_be_counted_is_a_failure_of_the_model(place):
+    trace, model, retriever = session_of(Uncountable(), tokens=1000)
+    with pytest.raises(ModelFailure, match=f"{place.format('scripted')}: OSError: no vocabulary"):
+        asyncio.run(CALLS[place](model, retriever))
+    assert [event.message for event in trace.events] == ["no vocabulary"]
+    assert ledger(model).num_calls == 0
+    _, model, _ = session_of(Uncountable(), calls=9)
+    asyncio.run(model.attend("one two", bos=False))
+    assert ledger(model).num_calls == 1, "without a limit of tokens, nothing is counted"

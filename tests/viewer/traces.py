@@ -8,7 +8,7 @@ from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
 from tests.methods import bridge, reflecting
 from tests.methods.reflecting_long import ONE_P, REPLIES, long
-from tests.methods.test_dragin_default import seats
+from tests.methods.test_dragin import seats
 
 HARMFUL = (
     "</script><script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>"
