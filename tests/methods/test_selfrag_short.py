@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.configuration.methods import make_method
 from askance.core.errors import ParameterError, RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
 from askance.core.types import Question, Span
@@ -26,7 +25,6 @@ from askance.methods.selfrag.tokens import (
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.support import citations_of
-from tests.laboratory import usable
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -40,14 +38,11 @@ from tests.methods.reflecting import (
     native,
     run,
     said,
-    slow_score,
     supported,
     tried,
 )
 from tests.methods.reflecting_long import (
     ASKS,
-    FIRST_A,
-    FIRST_P,
     ONE_A,
     ONE_P,
     REPLIES,
@@ -72,19 +67,19 @@ POOR = said(
 
 
 @pytest.mark.parametrize(
-    ("parameters", "slow"),
+    ("parameters", "good", "poor"),
     [
-        ({}, {}),
-        ({"use_seqscore": False}, {"use": 0}),
-        ({"w_rel": 0.3, "w_sup": 2.0, "w_use": 1.0}, {"rel": 0.3, "sup": 2.0, "util": 1.0}),
-        ({"w_sup": 0}, {"sup": 0}),
+        ({}, 3.0405, 0.8646),
+        ({"use_seqscore": False}, 2.1754, 0.1771),
+        ({"w_rel": 0.3, "w_sup": 2.0, "w_use": 1.0}, 3.6054, 0.4750),
+        ({"w_sup": 0}, 2.1458, 0.8646),
     ],
 )
-def test_short_scores_are_those_of_a_slow_sum(parameters, slow):
+def test_scores_of_the_short_form(parameters, good, poor):
+    """By hand, `GOOD` has (0.9 · 0.99³ · 0.8 · 0.6)^(1/6) + 0.9/0.95 + 0.85/0.95 + 0.5 · 0.6/0.9."""
     result, _, _ = run(Selfrag(mode="always", **parameters), native({IN_ARNO: GOOD, IN_PO: POOR}))
-    good, poor = tried(result).values()
-    assert good.numbers["score"] == near(slow_score(GOOD, **slow))
-    assert poor.numbers["score"] == near(slow_score(POOR, **slow))
+    scores = [event.numbers["score"] for event in tried(result).values()]
+    assert scores == near([good, poor], "as told", "4 decimals")
 
 
 def test_the_trace_shows_each_candidate():
@@ -105,31 +100,21 @@ def test_the_trace_shows_each_candidate():
     assert (poor.numbers["relevance"], poor.numbers["support"]) == (near(1 / 3), 0)
 
 
-def test_long_scores_are_those_of_a_slow_sum():
+def test_scores_of_the_long_form():
+    """A path has the mean of its segments' scores and the utility of its end, which may be read last."""
     last = said("[Utility:1]", grades(u1=0.7, u2=0.1))
     replies = REPLIES | {ONE_P + found(PO) + "[Relevant]Two pp.[Fully supported]": last}
     result, _, _ = run(long(w_rel=0.8, w_sup=1.3, w_use=0.4), native(replies))
-    weights = {"rel": 0.8, "sup": 1.3, "util": 0, "whole": False}
-    nodes, totals = tried(result), result.trace.decisions[-1].numbers
-    first = {"0.1": slow_score(FIRST_A, **weights), "0.2": slow_score(FIRST_P, **weights)}
-    second = {
-        "0.1.1": (said(REPLIES[ONE_A + found(ARNO)]), 1.0),
-        "0.1.2": (said(REPLIES[ONE_A + found(PO)]), -0.5),
-        "0.2.1": (said(REPLIES[ONE_P + found(ARNO)]), 0.5),
-    }
-    assert {name: nodes[name].numbers["score"] for name in first} == near(first)
-    for name, (reply, utility) in second.items():
-        score = slow_score(reply, **weights)
-        assert nodes[name].numbers["score"] == near(score)
-        assert totals[name] == near((first[name[:3]] + score) / 2 + 0.4 * utility)
-    ended = slow_score(said(REPLIES[ONE_P + found(PO)]), **weights | {"whole": True})
-    useless = (0.7 * -1 + 0.1 * -0.5) / 0.8
-    assert totals["0.2.2"] == near((first["0.2"] + ended) / 2 + 0.4 * useless)
-
-
-def test_a_segment_that_continues_is_not_scored():
+    scores = {name: event.numbers["score"] for name, event in tried(result).items()}
+    first = {"0.1": 2.7415, "0.2": 2.1089}
+    second = {"0.1.1": 3.09, "0.1.2": 0.99, "0.2.1": 1.79, "0.2.2": 3.09}
+    assert scores == near(first | second, "as told", "4 decimals")
+    utilities = {"0.1.1": 1.0, "0.1.2": -0.5, "0.2.1": 0.5, "0.2.2": (0.7 * -1 + 0.1 * -0.5) / 0.8}
+    assert result.trace.decisions[-1].numbers == near(
+        {name: (scores[name[:3]] + scores[name]) / 2 + 0.4 * utilities[name] for name in second}
+    )
     result, _, _ = run(long(), native(continued("[Relevant]More.[Utility:5]")), (ARNO,))
-    assert result.trace.decisions[-1].numbers == near({"0.1.1": slow_score(said(ONE_A), whole=False) + 0.5})
+    assert result.trace.decisions[-1].numbers == near({"0.1.1": 2.99 + 0.5}), "what continues is not scored"
 
 
 @pytest.mark.parametrize(
@@ -184,19 +169,6 @@ def test_where_a_cut_segment_closes(written, kept):
     assert prompts[2] == BARE + found(ARNO) + kept
 
 
-@pytest.mark.parametrize("reading", usable("selfrag", "selfrag_authors"))
-@pytest.mark.parametrize(
-    ("genre", "instruction"), [("ambiguous", f"{OWN_INSTRUCTIONS.ambiguous}## Input:\n\n"), ("biography", "")]
-)
-def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(reading, genre, instruction):
-    method, question = (
-        make_method(reading, {"form": "long", "mode": "never"}),
-        Question("q", "Who?", genre=genre),
-    )
-    _, prompts, _ = run(method, native({NO_RETRIEVAL: "Puccini.[Utility:5]"}), question=question)
-    assert prompts[0].startswith(f"### Instruction:\n{instruction}Who?\n\n###")
-
-
 def test_instructions_are_replaced():
     method = Selfrag(mode="never", instructions=Instructions(claim="Is it so?", question="Be brief."))
     for options, begins in (
@@ -235,23 +207,6 @@ def test_sentences_cite_the_passages_of_their_segments():
     assert ["{} {} {}".format(*each) for each in shown] == expected.split("|")
 
 
-class SlowModel(ScriptedModel):
-    """Delays its answer to some prompts, and counts the calls that wait or are cancelled."""
-
-    def __init__(self, replies, slow, **settings):
-        super().__init__(by_ending(replies), **settings)
-        self.slow, self.num_waiting, self.num_left = slow, 0, 0
-
-    async def generate(self, request):
-        if self.slow in self.decode(self.prompt_ids(request.prompt)):
-            self.num_waiting += 1
-            try:
-                await asyncio.sleep(60)
-            finally:
-                self.num_left += 1
-        return await super().generate(request)
-
-
 class LateFailure(ScriptedRetriever):
     """Finds passages at once, but takes its time to fail."""
 
@@ -264,9 +219,19 @@ class LateFailure(ScriptedRetriever):
 
 
 def test_a_search_that_fails_in_the_middle_of_a_beam_ends_all_and_is_told_once():
-    model = SlowModel(REPLIES, slow=ONE_A, control=ALL_TOKENS)
+    left = []
+
+    class SlowModel(ScriptedModel):
+        async def generate(self, request):
+            if ONE_A in self.decode(self.prompt_ids(request.prompt)):
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    left.append(request.key)
+            return await super().generate(request)
+
+    model, trace = SlowModel(by_ending(REPLIES), control=ALL_TOKENS), Trace()
     outcomes = {ASKS: [ARNO, PO], f"{ASKS} One a.": [ARNO, PO], f"{ASKS} One p.": OSError("disk gone")}
-    trace = Trace()
 
     async def main():
         with pytest.raises(RetrieverFailure, match=r"retriever scripted: OSError: disk gone"):
@@ -274,7 +239,7 @@ def test_a_search_that_fails_in_the_middle_of_a_beam_ends_all_and_is_told_once()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    assert model.num_left == model.num_waiting == 2, "who was writing was told to stop"
+    assert len(left) == 2, "who was writing was told to stop"
     kinds = [type(event) for event in trace.events]
     assert (kinds.count(Failed), kinds[-1], kinds.count(Expanded)) == (1, Failed, 2)
 
