@@ -1,10 +1,11 @@
 """Shared parts of the AirRAG tests: the paper's question, its passages, a model that plays all actions."""
 
 import asyncio
+from dataclasses import replace
 
 from askance.ask import ask
 from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
-from askance.core.types import GenerateRequest, Passage, Question
+from askance.core.types import Passage, Question
 from askance.methods.airrag.parameters import Actions
 from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
@@ -59,11 +60,8 @@ class Varied(ScriptedModel):
 
     async def generate(self, request):
         found = []
-        for sample in range(request.n):
-            self.sample = sample
-            found += await super().generate(
-                GenerateRequest(request.prompt, request.sampling, key=(*request.key, sample))
-            )
+        for self.sample in range(request.n):
+            found += await super().generate(replace(request, key=(*request.key, self.sample), n=1))
         return tuple(found)
 
     def _reply(self, shown, key):
@@ -86,6 +84,21 @@ def run(method, models=None, passages=PASSAGES, question=QUESTION, *, seed=0, en
 def nodes(result):
     """Return the steps of the tree by name."""
     return {event.node: event for event in result.trace.events if isinstance(event, Expanded)}
+
+
+def tree(result):
+    """Return a line for each node of the tree: its name, action, text and numbers.
+
+    The numbers are visits, votes, reward (if the node has an answer), and marks.
+    """
+    lines = []
+    for event in nodes(result).values():
+        numbers = [
+            f"{event.numbers[name]:.3g}" for name in ("visits", "votes", "reward") if name in event.numbers
+        ]
+        marks = [name for name in ("repeats", "cut", "chosen") if event.numbers.get(name)]
+        lines.append(" ".join([event.node, event.action, event.text, "·", *numbers, *marks]))
+    return lines
 
 
 def path(result, node):

@@ -1,9 +1,6 @@
 """Shared parts of the Self-RAG tests: a question, scripted models with reflection tokens, and slow sums."""
 
 import asyncio
-import itertools
-import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +13,6 @@ from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     FULLY_SUPPORTED,
-    GROUPS,
     IRRELEVANT,
     NO_SUPPORT,
     PARTIALLY_SUPPORTED,
@@ -138,36 +134,3 @@ class ScriptedScorer:
             return self.utilities(said)
         passage = hit.passage.text
         return self.relevances(passage) if group == "relevance" else self.supports(said, passage)
-
-
-def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True) -> float:
-    """Return equation 4 for a reply, computed independently of the code: by list, token by token.
-
-    Args:
-        whole: The reply is an answer with its end, rather than a segment up to the next retrieve token.
-    """
-    pieces = re.findall("|".join(map(re.escape, ALL_TOKENS)) + r"|\s*[^\s\[<]+", reply.text)
-    if not whole:
-        pieces = list(itertools.takewhile(lambda piece: piece not in GROUPS["retrieve"], pieces))
-    here = [
-        {piece: reply.doubts.get(piece, reply.sureness), **reply.beside.get(piece, {})} for piece in pieces
-    ]
-    logs = [math.log(probs[piece]) for piece, probs in zip(pieces, here, strict=True)]
-    if reply.ends and whole:
-        logs.append(math.log(reply.sureness))
-    score = use * math.exp(sum(logs) / len(logs))
-    first = here[0]
-    if RELEVANT in first or IRRELEVANT in first:
-        yes, no = first.get(RELEVANT, 0), first.get(IRRELEVANT, 0)
-        score += rel * yes / (yes + no)
-    backed = [p for piece, p in zip(pieces, here, strict=True) if "upport" in piece]
-    if backed:
-        full, part, none = (
-            backed[0].get(name, 0) for name in (FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT)
-        )
-        score += sup * (full + part / 2) / (full + part + none)
-    useful = [p for piece, p in zip(pieces, here, strict=True) if piece.startswith("[Utility")]
-    if useful:
-        grades = {grade: useful[0].get(f"[Utility:{grade}]", 0) for grade in range(1, 6)}
-        score += util * sum((grade - 3) / 2 * p for grade, p in grades.items()) / sum(grades.values())
-    return score

@@ -1,8 +1,7 @@
-"""Self-RAG on networks with reflection tokens: random ones of two families, and a trained one."""
+"""Self-RAG on networks with reflection tokens: random ones of two families, and the bundled ones."""
 
 import asyncio
 import itertools
-import re
 
 import pytest
 
@@ -10,7 +9,6 @@ pytest.importorskip("torch")
 
 
 from askance.ask import ask
-from askance.configuration.build import load_model
 from askance.configuration.methods import method_class
 from askance.core.types import Passage, Question, Span
 from askance.methods.selfrag.method import Selfrag
@@ -18,12 +16,7 @@ from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     CONTINUE,
     GROUPS,
-    IRRELEVANT,
-    PARAGRAPH_END,
-    PARAGRAPH_START,
     RELEVANT,
-    RETRIEVAL,
-    UTILITIES,
     ReflectionVocabulary,
     has_reflection_tokens,
 )
@@ -33,8 +26,7 @@ from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.choices import watched_choices
 from tests.laboratory import usable
-from tests.methods.micro_language import learnt_model, passage
-from tests.methods.reflecting import cited, tried
+from tests.methods.reflecting import tried
 from tests.models.tiny import (
     add_reflection_tokens,
     byte_level_tokenizer,
@@ -80,17 +72,6 @@ def random_model(request, tmp_path_factory):
     module = tiny_module(request.param, vocabulary=len(tokenizer))
     add_reflection_tokens(tokenizer, module, special=special)
     return load_hf(str(saved(tmp_path_factory.mktemp(request.param), tokenizer, module)))
-
-
-@pytest.fixture(scope="module")
-def speaker_folder(tmp_path_factory):
-    return saved(tmp_path_factory.mktemp("speaker"), *learnt_model())
-
-
-@pytest.fixture(scope="module")
-def speaker(speaker_folder):
-    """Return a tiny Llama that speaks the micro-language."""
-    return load_model(f"hf:{speaker_folder}")
 
 
 def test_ids_are_found_by_their_strings(random_model):
@@ -144,127 +125,50 @@ def test_a_random_model_gets_through(form, random_model):
                 assert 0 <= sum(probs.values()) <= 1 + tolerance("float32", "formula")
 
 
-def asked(model, text, passages=(), **parameters):
-    """Return the result of a question in the micro-language, and its queries; passages are (thing, colour)
-    pairs.
-    """
-    if isinstance(passages, dict):
-        found = {query: [passage(*each) for each in pairs] for query, pairs in passages.items()}
-    else:
-        found = [passage(*each) for each in passages]
-    models = model if isinstance(model, dict) else {"answer": model}
-    retriever = ScriptedRetriever(found)
-    result = asyncio.run(ask(Question("q", text), Selfrag(**parameters), models, retriever))
-    return result, retriever.queries
+PISA = [
+    Passage("p", "Po", "The Po is a river that flows through Turin."),
+    Passage("a", "Arno", "The Arno is a river of Tuscany. It flows through Pisa and Florence."),
+]
+FLOWS = "The Arno is a river of Tuscany. It flows through Pisa and Florence."
 
 
-def test_the_short_form_on_tokens_that_were_learnt(speaker):
-    passages = [("dog", "red"), ("cat", "blue"), ("boat", "green")]
-    result, queries = asked(speaker, "What is the cat like?", passages)
-    assert queries == ["What is the cat like?"]
+@pytest.mark.parametrize(
+    ("form", "text", "nodes"),
+    [
+        ("short", FLOWS, ["0.1 retrieve p", "0.2 retrieve a"]),
+        (
+            "long",
+            f"{FLOWS} The Arno is a river of Tuscany.",
+            ["0.1 retrieve p", "0.2 retrieve a", "0.2.1 retrieve p", "0.2.2 retrieve a, rejected"],
+        ),
+    ],
+)
+def test_decisions_of_the_bundled_model_that_learned_the_tokens(form, text, nodes, load_once):
+    """It searches, finds the passage about Pisa relevant and the other one not, and repeats nothing."""
+    question, method = (
+        Question("q", "Which river flows through Pisa?"),
+        Selfrag(form=form, max_tokens=32, max_segments=2),
+    )
+    result = asyncio.run(ask(question, method, {"answer": load_once("selfrag")}, ScriptedRetriever(PISA)))
+    assert (result.answer.text, [each.passage.id for each in result.answer.citations]) == (text, ["a", "a"])
     assert result.trace.decisions[0].numbers["share"] > 0.95
-    assert result.answer.text == result.answer.short == "The cat is blue now."
-    assert cited(result.answer) == [(1, "cat blue", "The cat is blue now.")]
-    strange, right, _ = tried(result).values()
-    assert strange.text == "No one knows."
-    assert strange.numbers["relevance"] < 0.1
-    assert strange.numbers["utility"] < -0.9
-    assert right.numbers["relevance"] > 0.9
-    assert right.numbers["support"] > 0.9
-    assert right.numbers["utility"] > 0.9
-    assert right.numbers["score"] > 0.9 * 3.5
+    found = tried(result)
+    assert nodes == [
+        f"{name} {event.action} {event.passage.passage.id}{', rejected' * bool(event.rejected)}"
+        for name, event in found.items()
+    ]
+    assert found["0.1"].numbers["relevance"] < 0.1 < 0.4 < found["0.2"].numbers["relevance"]
+    assert found["0.2"].numbers["support"] > 0.9
+    assert not any(token in event.text for token in ALL_TOKENS for event in found.values())
 
 
-@pytest.mark.parametrize("form", ["short", "long"])
-@pytest.mark.parametrize("threshold", [0.2, None])
-def test_a_search_that_the_model_does_not_ask_for_is_not_made(form, threshold, speaker):
-    result, queries = asked(speaker, "Count to three.", [("cat", "red")], form=form, threshold=threshold)
-    assert queries == []
-    assert result.trace.decisions[0].numbers["share"] < 0.05
-    assert (result.answer.text, result.answer.citations) == ("One two three.", ())
-
-
-@pytest.mark.parametrize("form", ["short", "long"])
-def test_hard_decisions(form, speaker):
-    passages = [("boat", "red"), ("dog", "green")]
-    result, queries = asked(speaker, "What is the dog like?", passages, form=form, threshold=None)
-    assert len(queries) == 1
-    assert result.answer.text == "The dog is green now."
-
-
-def test_the_long_form_finds_a_passage_for_each_segment(speaker):
-    asks = "What are the cat and the boat like?"
-    passages = {
-        asks: [("dog", "red"), ("cat", "blue")],
-        f"{asks} The cat is blue now.": [("dog", "green"), ("boat", "red")],
-        f"{asks} No one knows.": [("dog", "green")],
-    }
-    result, queries = asked(speaker, asks, passages, form="long")
-    assert queries[:2] == list(passages)[:2]
-    assert result.answer.text == "The cat is blue now. The boat is red now."
-    assert [each[:2] for each in cited(result.answer)] == [(1, "cat blue"), (2, "boat red")]
-    first, last = tried(result)["0.2"], tried(result)["0.2.2"]
-    assert first.distributions["retrieve"][RETRIEVAL] > 0.9
-    assert last.distributions["utility"][UTILITIES[4]] > 0.9
-    assert tried(result)["0.2.1"].numbers["relevance"] < 0.1
-
-
-def test_the_long_form_goes_on_with_the_passage_in_use(speaker):
-    result, queries = asked(speaker, "Tell of the boat now.", [("boat", "green")], form="long")
-    assert queries == ["Tell of the boat now."]
-    assert [each.action for each in tried(result).values()] == ["retrieve", "continue"]
-    assert tried(result)["0.1"].distributions["retrieve"][CONTINUE] > 0.9
-    assert result.answer.text == "The boat is green now. It is all green now."
-    assert [each.passage.id for each in result.answer.citations] == ["boat green"] * 2
-
-
-def test_a_segment_cut_by_length_asks_what_would_follow(speaker):
-    """If only the sentence and its judgement fit, the token after them is read separately."""
-    asks = "What are the cat and the boat like?"
-    room = len(speaker.tokenize([Span("[Relevant]The cat is blue now.[Fully supported]")]))
-    passages = {asks: [("cat", "blue")], f"{asks} The cat is blue now.": [("boat", "red")]}
-    result, _ = asked(speaker, asks, passages, form="long", max_tokens=room)
-    assert result.answer.text == "The cat is blue now. The boat is red now."
-    assert tried(result)["0.1"].distributions["retrieve"][RETRIEVAL] > 0.9
-    total = result.trace.decisions[-1].numbers["0.1.1"]
-    assert 0.95 < total / ((3 + 3) / 2 + 0.5) < 1.05, "its grade was read, too"
-
-
-def test_it_judges_what_another_model_wrote(speaker):
-    writer = ScriptedModel(lambda prompt, key: " The cat is blue now.")
-    models = {"answer": writer, "critic": speaker}
-    passages = [("dog", "red"), ("cat", "blue")]
-    result, queries = asked(models, "What is the cat like?", passages, ask_short_answer=False)
-    assert len(queries) == 1
-    assert [each.numbers["relevance"] > 0.9 for each in tried(result).values()] == [False, True]
-    assert cited(result.answer) == [(1, "cat blue", "The cat is blue now.")]
-
-
-def test_its_own_text_is_well_formed(speaker):
-    """This covers all of an output from the bare prompt up to the passage, and after it."""
-    result, _ = asked(speaker, "What is the cat like?", [("cat", "red")])
-    generated = [event for event in result.trace.events if event.type == "generate"]
-    supports = "|".join(map(re.escape, GROUPS["support"]))
-    well_formed = rf"\[Relevant\]The cat is red now\.({supports})\[Utility:5\]"
-    assert re.fullmatch(well_formed, generated[-1].text)
-    found = f"{RETRIEVAL}{PARAGRAPH_START}About the cat today\nThe cat is red now.{PARAGRAPH_END}"
-    assert generated[-1].prompt.endswith(found)
-    assert IRRELEVANT not in generated[-1].text
-
-
-def test_side_by_side_with_others_it_says_the_same(speaker):
-    method = Selfrag(form="long")
-    texts = [f"What is the {thing} like?" for thing in ("cat", "dog", "boat")] + ["Count to three."]
-    questions = [Question(f"q{number}", text) for number, text in enumerate(texts)]
-    retriever = ScriptedRetriever([passage(thing, "red") for thing in ("cat", "dog", "boat")])
-
-    async def together():
-        return await asyncio.gather(
-            *(ask(each, method, {"answer": speaker}, retriever) for each in questions)
-        )
-
-    told = [result.answer.text for result in asyncio.run(together())]
-    assert told == [*(f"The {thing} is red now." for thing in ("cat", "dog", "boat")), "One two three."]
+def test_it_judges_what_another_model_wrote(load_once):
+    writer = ScriptedModel(lambda prompt, key: f" {FLOWS}")
+    models, method = {"answer": writer, "critic": load_once("selfrag")}, Selfrag(ask_short_answer=False)
+    question = Question("q", "Which river flows through Pisa?")
+    result = asyncio.run(ask(question, method, models, ScriptedRetriever(PISA)))
+    assert [each.numbers["relevance"] > 0.4 for each in tried(result).values()] == [False, True]
+    assert {each.passage.id for each in result.answer.citations} == {"a"}
 
 
 def test_the_bundled_model_is_asked_in_words(bundled, sample_index):

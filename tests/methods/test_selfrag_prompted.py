@@ -1,6 +1,7 @@
 """Self-RAG with models without reflection tokens: which model is asked which question, about which text."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -68,126 +69,99 @@ def selfrag(**parameters):
     return Selfrag(**{"prompts": PLAIN, **parameters})
 
 
-def test_the_short_form_in_words():
-    result, prompts, queries = run(Judged(selfrag(), LIKES_ARNO), plain())
-    assert prompts == [WITH_ARNO, WITH_PO]
-    assert queries == [ASKS]
-    assert result.answer.text == "The Arno flows there. So the answer is the Arno."
-    assert result.answer.short == "the Arno"
-    assert [each[:2] for each in cited(result.answer)] == [(1, "a"), (1, "a")]
-    numbers = tried(result)["0.1"].numbers
-    assert numbers == near(
-        {
-            "score": 0.99 + 0.9 + 1 / 1.5 + 0.25,
-            "sequence": 0.99,
-            "relevance": 0.9,
-            "support": 1 / 1.5,
-            "utility": 0.5,
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("parameters", "prompts", "num_searches"),
-    [
-        ({"mode": "always"}, [WITH_ARNO, WITH_PO], 1),
-        ({"mode": "never"}, [CASE], 0),
-        ({"threshold": 0.6}, [CASE], 0),
-        ({"threshold": None}, [WITH_ARNO, WITH_PO], 1),
-    ],
+RIVER = " The Arno is a river. It flows"
+SENTENCES = {
+    WITH_ARNO: RIVER,
+    WITH_PO: " The Po is one. It",
+    f"{WITH_ARNO} The Arno is a river.": " So the answer is the Arno. And",
+    f"{WITH_PO} The Arno is a river.": " So the answer is the Po. And",
+    f"{CASE} The Arno is a river.": " So the answer is a river.",
+}
+UNSTATED = {
+    WITH_ARNO: " The Arno\n flows there.",
+    f"{WITH_ARNO} The Arno\n flows there. So the answer is": " Arno.",
+}
+CUT = {
+    CASE: Reply(" One two three four", ends=False),
+    f"{CASE} One two three": " four five six.",
+    f"{CASE} One two three four five six.": "",
+}
+ZEROS = ScriptedScorer(
+    lambda so_far: {RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0, CONTINUE: 0.0},
+    lambda passage: {RELEVANT: 0.0, IRRELEVANT: 0.0},
+    lambda sentence, passage: {FULLY_SUPPORTED: 0.0, PARTIALLY_SUPPORTED: 0.0, NO_SUPPORT: 0.0},
+    lambda answer: dict.fromkeys(UTILITIES, 0.0),
 )
-def test_modes(parameters, prompts, num_searches):
-    result, shown, queries = run(Judged(selfrag(**parameters), LIKES_ARNO), plain())
-    assert (shown, len(queries)) == (prompts, num_searches)
-    assert result.answer.short == ("some river" if prompts == [CASE] else "the Arno")
+CONTINUES = ScriptedScorer(lambda so_far: {CONTINUE: 0.5, RETRIEVAL: 0.4} if so_far else {RETRIEVAL: 1.0})
+SEARCHES_ONCE = ScriptedScorer(lambda so_far: {NO_RETRIEVAL: 1.0} if so_far else {RETRIEVAL: 1.0})
+NOTHING = ScriptedScorer()
+BOTH, ONE = (ARNO, PO), (ARNO,)
+LONG = {"form": "long"}
+UNASKED = {"ask_short_answer": False}
+ROWS = {
+    # the parameters, scorer, replies and passages; the prompts, the number of searches, the short answer
+    "the short form": ({}, LIKES_ARNO, ANSWERS, BOTH, [WITH_ARNO, WITH_PO], 1, "the Arno"),
+    "always": ({"mode": "always"}, LIKES_ARNO, ANSWERS, BOTH, [WITH_ARNO, WITH_PO], 1, "the Arno"),
+    "never": ({"mode": "never"}, LIKES_ARNO, ANSWERS, BOTH, [CASE], 0, "some river"),
+    "a share at the threshold": ({"threshold": 0.6}, LIKES_ARNO, ANSWERS, BOTH, [CASE], 0, "some river"),
+    "the likeliest": ({"threshold": None}, LIKES_ARNO, ANSWERS, BOTH, [WITH_ARNO, WITH_PO], 1, "the Arno"),
+    "no passage": ({"mode": "always"}, LIKES_ARNO, ANSWERS, (), [CASE], 1, "some river"),
+    "no passage, long": (LONG | {"mode": "always"}, LIKES_ARNO, ANSWERS, (), None, 2, "some river"),
+    "one passage, long": (LONG, LIKES_ARNO, ANSWERS, ONE, None, None, "the Arno"),
+    "all zeros start no search": ({}, ZEROS, ANSWERS, BOTH, [CASE], 0, "some river"),
+    "all zeros start no search in the long form": (LONG, ZEROS, ANSWERS, BOTH, None, 0, "some river"),
+    "after a forced search all score the same, and nothing is rejected": (
+        {"mode": "always", "reject_unsupported": True}, ZEROS, ANSWERS, BOTH,
+        [WITH_ARNO, WITH_PO], 1, "the Arno",
+    ),
+    "the same in the long form": (
+        LONG | {"mode": "always", "reject_unsupported": True}, ZEROS, ANSWERS, BOTH, None, None, "the Arno",
+    ),
+    "the long form writes sentence by sentence": (
+        LONG | {"beam_width": 1}, LIKES_ARNO, SENTENCES, BOTH,
+        [WITH_ARNO, WITH_PO, f"{WITH_ARNO} The Arno is a river.", f"{WITH_PO} The Arno is a river."],
+        2, "the Arno",
+    ),
+    "a segment that continues keeps the passage in the prompt": (
+        LONG, CONTINUES, SENTENCES, ONE, [WITH_ARNO, f"{WITH_ARNO} The Arno is a river."], 1, "the Arno",
+    ),
+    "without retrieval, no passage is in the prompt": (
+        LONG, SEARCHES_ONCE, SENTENCES, ONE, [WITH_ARNO, f"{CASE} The Arno is a river."], 1, "a river",
+    ),
+    "an unstated answer is asked for behind the text as it was written": (
+        {"mode": "always"}, NOTHING, UNSTATED, ONE, list(UNSTATED), 1, "Arno",
+    ),
+    "or is not asked for": ({"mode": "always"} | UNASKED, NOTHING, UNSTATED, ONE, [WITH_ARNO], 1, ""),
+    "a sentence that the length cuts is continued": (
+        LONG | UNASKED | {"mode": "never", "max_tokens": 3}, NOTHING, CUT, (), list(CUT), 0, "",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ["short", "long"])
-@pytest.mark.parametrize("passages", [(), (ARNO,)])
-def test_no_passage_and_one(form, passages):
-    result, _, _ = run(Judged(selfrag(form=form, mode="always"), LIKES_ARNO), plain(), passages)
-    assert result.answer.short == ("the Arno" if passages else "some river")
+@pytest.mark.parametrize("name", ROWS)
+def test_prompts_and_answers_in_words(name):
+    parameters, scorer, replies, passages, prompts, num_searches, short = ROWS[name]
+    result, shown, queries = run(Judged(selfrag(**parameters), scorer), plain(replies), passages)
+    assert result.answer.short == short
+    assert prompts is None or shown == prompts
+    assert num_searches is None or len(queries) == num_searches
 
 
-@pytest.mark.parametrize("form", ["short", "long"])
-def test_a_scorer_that_can_tell_nothing(form):
-    """All zeros start no search; after a forced search all passages score the same."""
-    zeros = ScriptedScorer(
-        lambda so_far: {RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0, CONTINUE: 0.0},
-        lambda passage: {RELEVANT: 0.0, IRRELEVANT: 0.0},
-        lambda sentence, passage: {FULLY_SUPPORTED: 0.0, PARTIALLY_SUPPORTED: 0.0, NO_SUPPORT: 0.0},
-        lambda answer: dict.fromkeys(UTILITIES, 0.0),
-    )
-    result, _, queries = run(Judged(selfrag(form=form), zeros), plain())
-    assert (result.answer.short, queries) == ("some river", [])
-    hard = selfrag(form=form, mode="always", reject_unsupported=True)
-    result, _, _ = run(Judged(hard, zeros), plain())
-    assert result.answer.short == "the Arno", "the first, and what was not judged is not rejected"
-
-
-def test_the_long_form_writes_sentence_by_sentence():
-    replies = {
-        WITH_ARNO: " The Arno is a river. It flows",
-        WITH_PO: " The Po is one. It",
-        f"{WITH_ARNO} The Arno is a river.": " So the answer is the Arno. And",
-        f"{WITH_PO} The Arno is a river.": " So the answer is the Po. And",
-        f"{CASE} The Arno is a river.": " So the answer is a river.",
-    }
+def test_numbers_queries_and_citations_in_words():
+    result, _, queries = run(Judged(selfrag(), LIKES_ARNO), plain())
+    assert (queries, result.answer.text) == ([ASKS], "The Arno flows there. So the answer is the Arno.")
+    assert [each[:2] for each in cited(result.answer)] == [(1, "a"), (1, "a")]
+    numbers = {"sequence": 0.99, "relevance": 0.9, "support": 1 / 1.5, "utility": 0.5}
+    assert tried(result)["0.1"].numbers == near(numbers | {"score": 0.99 + 0.9 + 1 / 1.5 + 0.25})
     asked = []
-
-    def retrieves(so_far):
-        asked.append(so_far)
-        return {RETRIEVAL: 0.9, NO_RETRIEVAL: 0.1}
-
-    scorer = ScriptedScorer(retrieves, LIKES_ARNO.relevances, LIKES_ARNO.supports, LIKES_ARNO.utilities)
-    method = Judged(selfrag(form="long", beam_width=1), scorer)
-    result, prompts, queries = run(method, plain(replies))
-    assert prompts == [WITH_ARNO, WITH_PO, *(f"{each} The Arno is a river." for each in (WITH_ARNO, WITH_PO))]
+    scorer = replace(LIKES_ARNO, retrieves=lambda so_far: asked.append(so_far) or {RETRIEVAL: 0.9})
+    result, _, queries = run(Judged(selfrag(form="long", beam_width=1), scorer), plain(SENTENCES))
     assert queries == [ASKS, f"{ASKS} The Arno is a river."]
-    assert asked == ["", "The Arno is a river."], "not behind what is not gone on with"
+    assert asked == ["", "The Arno is a river."], "only behind what is continued"
     assert result.answer.text == "The Arno is a river. So the answer is the Arno."
-    assert result.answer.short == "the Arno"
-
-
-def test_going_on_keeps_the_passage_in_the_prompt():
-    replies = {
-        WITH_ARNO: " The Arno is a river. It flows",
-        f"{WITH_ARNO} The Arno is a river.": " So the answer is the Arno.",
-    }
-    scorer = ScriptedScorer(lambda so_far: {CONTINUE: 0.5, RETRIEVAL: 0.4} if so_far else {RETRIEVAL: 1.0})
-    result, prompts, queries = run(Judged(selfrag(form="long"), scorer), plain(replies), (ARNO,))
-    assert prompts == [WITH_ARNO, f"{WITH_ARNO} The Arno is a river."]
-    assert queries == [ASKS]
+    result, _, _ = run(Judged(selfrag(form="long"), CONTINUES), plain(SENTENCES), ONE)
     assert [each.action for each in tried(result).values()] == ["retrieve", "continue"]
     assert [each[:2] for each in cited(result.answer)] == [(1, "a"), (1, "a")]
-
-
-def test_without_retrieval_no_passage_is_in_the_prompt():
-    replies = {
-        WITH_ARNO: " The Arno is a river. It flows",
-        f"{CASE} The Arno is a river.": " So the answer is a river.",
-    }
-    scorer = ScriptedScorer(lambda so_far: {NO_RETRIEVAL: 1.0} if so_far else {RETRIEVAL: 1.0})
-    result, prompts, _ = run(Judged(selfrag(form="long"), scorer), plain(replies), (ARNO,))
-    assert prompts == [WITH_ARNO, f"{CASE} The Arno is a river."]
-    assert [each[:2] for each in cited(result.answer)] == [(1, "a")]
-
-
-def test_an_answer_that_is_not_stated_is_asked_for_behind_the_text_as_it_was_written():
-    replies = {
-        CASE: " Some river.",
-        WITH_ARNO: " The Arno\n flows there.",
-        f"{WITH_ARNO} The Arno\n flows there. So the answer is": " Arno.",
-    }
-    scorer = ScriptedScorer()
-    result, prompts, _ = run(Judged(selfrag(mode="always"), scorer), plain(replies), (ARNO,))
-    assert prompts[-1] == f"{WITH_ARNO} The Arno\n flows there. So the answer is"
-    assert result.answer.text == "The Arno flows there. So the answer is Arno."
-    assert result.answer.short == "Arno"
-    result, prompts, _ = run(
-        Judged(selfrag(mode="always", ask_short_answer=False), scorer), plain(replies), (ARNO,)
-    )
-    assert (len(prompts), result.answer.short) == (1, "")
 
 
 def test_options():
@@ -275,12 +249,6 @@ def test_likelihoods_of_nothing_are_a_distribution_of_zeros():
     result, _, queries = run(selfrag(), {"answer": plain(), "critic": critic})
     assert queries == []
     assert set(result.trace.decisions[0].numbers.values()) == {0.0}
-
-
-def test_the_model_that_answers_is_its_own_judge():
-    model = plain(scores=lambda prompt, option: LABELS[option.strip()])
-    result, _, queries = run(selfrag(), model, (ARNO,))
-    assert (result.answer.short, queries) == ("the Arno", [ASKS])
 
 
 def test_a_critic_with_tokens_beside_a_writer_without():
@@ -377,16 +345,6 @@ def test_a_passage_beyond_the_judges_window_is_cut_for_it(makes_critic):
     assert "of 300 words" in cuts[0].why
 
 
-def test_a_passage_beyond_the_writers_window_is_cut_in_each_form():
-    huge = Passage("h", "Huge", "Arno " * 300)
-    for form in ("short", "long"):
-        model = plain({"Answer:": " So the answer is Arno."}, context_tokens=200)
-        result, prompts, _ = run(Judged(selfrag(form=form), LIKES_ARNO), model, (huge,))
-        (cut,) = [each for each in result.trace.decisions if each.outcome == "cut"]
-        assert prompts[-1].count("Arno") == cut.numbers["words"] > 50
-        assert result.answer.citations[0].passage == huge
-
-
 def test_a_model_that_only_chats():
     model = ScriptedModel(
         lambda prompt, key: (
@@ -397,13 +355,3 @@ def test_a_model_that_only_chats():
     result, prompts, _ = run(selfrag(mode="always"), model, (ARNO,))
     assert result.answer.short == "Arno"
     assert prompts[0] == f"<|user|>Context:\n[1] Arno: {ARNO.text}\n\n{ASKS}<|end|><|assistant|>"
-
-
-def test_a_sentence_that_the_length_cuts_is_gone_on_with():
-    replies = {CASE: Reply(" One two three four", ends=False), f"{CASE} One two three": " four five six."}
-    replies |= {f"{CASE} One two three four five six.": ""}
-    method = Judged(
-        selfrag(form="long", mode="never", max_tokens=3, ask_short_answer=False), ScriptedScorer()
-    )
-    result, _, _ = run(method, plain(replies))
-    assert result.answer.text == "One two three four five six."

@@ -5,6 +5,7 @@ it.
 import asyncio
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,28 +65,19 @@ def requests(result):
     return found
 
 
-def test_how_often_a_beam_asks():
-    """Two steps, two answers in the beam, five passages: fifteen segments."""
-    model = ScriptedModel(numbered, scores=labels)
-    method = Selfrag(
-        form="long", mode="always", max_segments=2, max_tokens=8, prompts=PLAIN, ask_short_answer=False
-    )
-    result = asked(method, model)
-    # Each passage once, though three paths write with it; two of five in each group can be among the best;
-    # the utility of the two that are left.
-    assert requests(result) == {"written": 15, "relevant": 5, "fully": 6, "1": 2}
+@pytest.mark.parametrize(
+    ("parameters", "num_searches"), [({"mode": "always"}, {}), ({"threshold": 0}, {"search": 3})]
+)
+def test_how_often_a_beam_asks(parameters, num_searches):
+    """Two steps, two answers in the beam, five passages: fifteen segments.
+
+    Each passage is judged once, though three paths write with it. Two of five in each group can be among the
+    best. The utility is that of the two paths left. A search is decided at the start and behind two paths.
+    """
+    more = {"max_segments": 2, "max_tokens": 8, "prompts": PLAIN, "ask_short_answer": False}
+    result = asked(Selfrag(form="long", **parameters, **more), ScriptedModel(numbered, scores=labels))
+    assert requests(result) == {"written": 15, "relevant": 5, "fully": 6, "1": 2} | num_searches
     assert sum("score at most" in step.numbers for step in tried(result).values()) == 9
-
-
-def test_what_comes_next_is_asked_behind_what_is_gone_on_from():
-    model = ScriptedModel(numbered, scores=labels)
-    method = Selfrag(
-        form="long", threshold=0, max_segments=2, max_tokens=8, prompts=PLAIN, ask_short_answer=False
-    )
-    found = requests(asked(method, model))
-    assert found == {"written": 15, "search": 3, "relevant": 5, "fully": 6, "1": 2}, (
-        "at the start, and behind two"
-    )
 
 
 class Unhurried(ScriptedScorer):
@@ -168,7 +160,7 @@ PARAMETERS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(PARAMETERS, st.integers(0, 10**6), st.booleans())
 def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse):
     def share(*about):
