@@ -41,33 +41,22 @@ async def until(is_so):
     pytest.fail("never so")
 
 
-def test_what_is_cancelled_leaves_and_the_others_go_on(async_engine, backend):
-    long, short = FakeRequest((5, 6), LONG), FakeRequest((7, 8), 5)
+def test_what_is_cancelled_or_ordered_with_a_failing_one_leaves_and_others_go_on(async_engine, backend):
+    backend.breaks_on = {666}  # no text writes it
+    long, beside, short = FakeRequest((5, 6), LONG), FakeRequest((5, 9), LONG), FakeRequest((7, 8), 5)
 
     async def ask():
         task = asyncio.create_task(async_engine.run([long]))
         await until(lambda: long.written)
+        with pytest.raises(RuntimeError, match="out of order"):
+            await async_engine.run([beside, FakeRequest((65, 666))])
         task.cancel()
         await async_engine.run([short])
         await until(lambda: not backend.slots)
         return task
 
     assert asyncio.run(ask()).cancelled()
-    assert short.is_done
-    assert not long.is_done
-
-
-def test_of_an_order_of_which_one_fails_the_others_are_abandoned(async_engine, backend):
-    backend.breaks_on = {66}
-    long = FakeRequest((5, 6), LONG)
-
-    async def ask():
-        with pytest.raises(RuntimeError, match="out of order"):
-            await async_engine.run([long, FakeRequest((65, 66))])
-        await until(lambda: not backend.slots)
-
-    asyncio.run(ask())
-    assert not long.is_done
+    assert [request.is_done for request in (long, beside, short)] == [False, False, True]
 
 
 def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engine, backend):
@@ -227,34 +216,27 @@ def test_the_end_or_the_fork_of_a_process(code, order, told):
 class Telling(FakeRequest):
     """A request that calls back on an event loop for each of its tokens."""
 
-    def __init__(self, told):
-        super().__init__((1, 2, 3), 5)
-        self._told, self._loop = told, asyncio.get_running_loop()
-
     def take(self, fed, num_cached):
-        call_soon(self._loop, partial(self._told.append, (id(self), len(self.ids))))
+        call_soon(self.loop, partial(self.told.append, (self.prompt, len(self.ids))))
         return super().take(fed, num_cached)
 
 
 def test_a_loop_is_woken_once_a_pass_with_all_callbacks_in_order(async_engine, backend):
+    requests, told, woken = [Telling((number, 3)) for number in range(4)], [], []
+
     async def work():
-        loop, told, woken = asyncio.get_running_loop(), [], []
+        loop = asyncio.get_running_loop()
         wake = loop.call_soon_threadsafe
-
-        def counted(*given):
-            woken.append(len(backend.passes))
-            wake(*given)
-
-        loop.call_soon_threadsafe = counted
-        requests = [Telling(told) for _ in range(4)]
+        loop.call_soon_threadsafe = lambda *given: (woken.append(len(backend.passes)), wake(*given))
+        for request in requests:
+            request.loop, request.told = loop, told
         await async_engine.run(requests)
-        return told, woken, requests
 
-    told, woken, requests = asyncio.run(work())
+    asyncio.run(work())
     assert sorted(set(woken)) == woken, "never twice after a pass"
     assert len(woken) <= len(backend.passes)
     for request in requests:
-        assert [count for owner, count in told if owner == id(request)] == [3, 4, 5, 6, 7]
+        assert [count for prompt, count in told if prompt == request.prompt] == [2, 3, 4]
 
 
 def test_models_take_turns_and_an_answer_does_not_wait_for_the_pass_of_another(backend):
