@@ -41,40 +41,22 @@ async def until(is_so):
     pytest.fail("never so")
 
 
-def test_all_of_an_order_are_done_when_it_is_over(async_engine):
-    requests = [FakeRequest((5, 6), 3), FakeRequest((7, 8), 9)]
-    asyncio.run(async_engine.run(requests))
-    assert all(request.is_done for request in requests)
-    asyncio.run(async_engine.run([]))
-
-
-def test_what_is_cancelled_leaves_and_the_others_go_on(async_engine, backend):
-    long, short = FakeRequest((5, 6), LONG), FakeRequest((7, 8), 5)
+def test_what_is_cancelled_or_ordered_with_a_failing_one_leaves_and_others_go_on(async_engine, backend):
+    backend.breaks_on = {666}  # no text writes it
+    long, beside, short = FakeRequest((5, 6), LONG), FakeRequest((5, 9), LONG), FakeRequest((7, 8), 5)
 
     async def ask():
         task = asyncio.create_task(async_engine.run([long]))
         await until(lambda: long.written)
+        with pytest.raises(RuntimeError, match="out of order"):
+            await async_engine.run([beside, FakeRequest((65, 666))])
         task.cancel()
         await async_engine.run([short])
         await until(lambda: not backend.slots)
         return task
 
     assert asyncio.run(ask()).cancelled()
-    assert short.is_done
-    assert not long.is_done
-
-
-def test_of_an_order_of_which_one_fails_the_others_are_abandoned(async_engine, backend):
-    backend.breaks_on = {66}
-    long = FakeRequest((5, 6), LONG)
-
-    async def ask():
-        with pytest.raises(RuntimeError, match="out of order"):
-            await async_engine.run([long, FakeRequest((65, 66))])
-        await until(lambda: not backend.slots)
-
-    asyncio.run(ask())
-    assert not long.is_done
+    assert [request.is_done for request in (long, beside, short)] == [False, False, True]
 
 
 def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engine, backend):
@@ -95,16 +77,14 @@ def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engin
     assert not order.done()
 
 
-def test_loops_of_several_threads(async_engine):
-    requests = [FakeRequest((number, 6), 20) for number in range(8)]
-    threads = [
-        threading.Thread(target=asyncio.run, args=(async_engine.run([request]),)) for request in requests
-    ]
+def test_loops_of_several_threads_get_all_they_ordered(async_engine):
+    orders = [[FakeRequest((number, 6), 20), FakeRequest((number, 7), 3)] for number in range(8)] + [[]]
+    threads = [threading.Thread(target=asyncio.run, args=(async_engine.run(order),)) for order in orders]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert all(request.is_done for request in requests)
+    assert all(request.is_done for order in orders for request in order)
 
 
 def test_work_is_done_between_passes_and_raises_where_it_is_awaited(async_engine):
@@ -123,18 +103,15 @@ def test_an_error_of_the_engine_itself_reaches_all_and_does_not_end_the_thread(
     def broken():
         raise AssertionError("ours")
 
-    async def ask(requests):
-        return await asyncio.gather(
-            *(async_engine.run([request]) for request in requests), return_exceptions=True
-        )
+    async def ask(*requests):
+        orders = (async_engine.run([request]) for request in requests)
+        return await asyncio.gather(*orders, return_exceptions=True)
 
     with monkeypatch.context() as patch:
         patch.setattr(engine, "step", broken)
-        assert [str(error) for error in asyncio.run(ask([FakeRequest((5, 6)), FakeRequest((7, 8))]))] == [
-            "ours",
-            "ours",
-        ]
-    assert asyncio.run(ask([FakeRequest((9, 9))])) == [None]
+        errors = asyncio.run(ask(FakeRequest((5, 6)), FakeRequest((7, 8))))
+    assert [*map(str, errors)] == ["ours", "ours"]
+    assert asyncio.run(ask(FakeRequest((9, 9)))) == [None]
 
 
 def test_a_batch_that_nobody_needs_goes():
@@ -143,23 +120,6 @@ def test_a_batch_that_nobody_needs_goes():
     engine = weakref.ref(async_engine._engine)
     del async_engine
     asyncio.run(until(lambda: gc.collect() >= 0 and engine() is None))
-
-
-def test_batches_of_several_models_take_turns():
-    backends = [FakeBackend(10 * LONG), FakeBackend(10 * LONG)]
-    requests = [FakeRequest((5, 6), LONG), FakeRequest((7, 8), 20)]
-
-    async def ask():
-        async_engines = [AsyncLLMEngine(LLMEngine(each)) for each in backends]
-        long = asyncio.create_task(async_engines[0].run([requests[0]]))
-        await until(lambda: requests[0].written)
-        await async_engines[1].run([requests[1]])
-        long.cancel()
-        await until(lambda: not backends[0].slots)
-
-    asyncio.run(ask())
-    assert requests[1].is_done
-    assert not requests[0].is_done
 
 
 @pytest.mark.parametrize(
@@ -196,18 +156,25 @@ def test_any_error_of_a_request_reaches_its_coroutine_alone(async_engine, monkey
     assert asyncio.run(told_to(FakeRequest((9, 9)))) is None
 
 
-FORKED = """
-import asyncio, os
-from askance.inference.engine import LLMEngine
-from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from tests.inference.fake_backend import FakeRequest, FakeBackend
-
-async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
+SETUP = """
+import asyncio, atexit, os, sys, time
+from tests.inference.fake_backend import FakeBackend, FakeRequest
 
 def ask(said):
-    asyncio.run(asyncio.wait_for(async_engine.run([FakeRequest((5, 6))]), 20))
+    try:
+        asyncio.run(asyncio.wait_for(async_engine.run([FakeRequest((5, 6))]), 20))
+    except RuntimeError as error:
+        said = str(error).encode()
     os.write(1, said)
 
+if "late" in sys.argv[1:]:
+    atexit.register(ask, b"never said")  # runs after what is registered later
+from askance.inference.async_engine import AsyncLLMEngine
+from askance.inference.engine import LLMEngine
+
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
+"""
+FORKED = """
 ask(b"parent, ")
 if os.fork() == 0:
     ask(b"child, ")
@@ -215,22 +182,7 @@ else:
     os.wait()
     ask(b"parent")
 """
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-def test_the_child_of_a_fork_computes_too():
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "parent, child, parent")
-
-
 LEAVING = """
-import asyncio, os, time
-from askance.inference.engine import LLMEngine
-from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from tests.inference.fake_backend import FakeBackend
-
-async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
-
 def work():
     time.sleep(0.5)
     os.write(1, b"ended")
@@ -244,104 +196,74 @@ os.write(1, b"left, ")
 """
 
 
-def test_a_process_that_is_left_waits_for_the_pass_under_way():
-    """Otherwise torch would end the process by a signal."""
-    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "left, ended", "")
-
-
-LATE = """
-import asyncio, atexit
-
-def late():
-    async def ask():
-        try:
-            await async_engine.run([FakeRequest((5, 6))])
-        except RuntimeError as error:
-            print(error)
-
-    asyncio.run(ask())
-
-atexit.register(late)  # runs after what is registered later
-from askance.inference.engine import LLMEngine
-from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from tests.inference.fake_backend import FakeRequest, FakeBackend
-
-async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
-"""
-
-
-def test_a_request_after_the_end_is_an_error():
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
-    assert "the process is ending" in done.stdout
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+@pytest.mark.parametrize(
+    ("code", "order", "told"),
+    [
+        (FORKED, "", "parent, child, parent"),
+        (LEAVING, "", "left, ended"),
+        ("", "late", "the process is ending"),
+    ],
+    ids=["a fork", "leaving during a pass, which torch would end by a signal", "a request after the end"],
+)
+def test_the_end_or_the_fork_of_a_process(code, order, told):
+    command = [sys.executable, "-c", SETUP + code, order]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told in done.stdout
 
 
 class Telling(FakeRequest):
     """A request that calls back on an event loop for each of its tokens."""
 
-    def __init__(self, told):
-        super().__init__((1, 2, 3), 5)
-        self._told, self._loop = told, asyncio.get_running_loop()
-
     def take(self, fed, num_cached):
-        call_soon(self._loop, partial(self._told.append, (id(self), len(self.ids))))
+        call_soon(self.loop, partial(self.told.append, (self.prompt, len(self.ids))))
         return super().take(fed, num_cached)
 
 
 def test_a_loop_is_woken_once_a_pass_with_all_callbacks_in_order(async_engine, backend):
+    requests, told, woken = [Telling((number, 3)) for number in range(4)], [], []
+
     async def work():
-        loop, told, woken = asyncio.get_running_loop(), [], []
+        loop = asyncio.get_running_loop()
         wake = loop.call_soon_threadsafe
-
-        def counted(*given):
-            woken.append(len(backend.passes))
-            wake(*given)
-
-        loop.call_soon_threadsafe = counted
-        requests = [Telling(told) for _ in range(4)]
+        loop.call_soon_threadsafe = lambda *given: (woken.append(len(backend.passes)), wake(*given))
+        for request in requests:
+            request.loop, request.told = loop, told
         await async_engine.run(requests)
-        return told, woken, requests
 
-    told, woken, requests = asyncio.run(work())
+    asyncio.run(work())
     assert sorted(set(woken)) == woken, "never twice after a pass"
     assert len(woken) <= len(backend.passes)
     for request in requests:
-        assert [count for owner, count in told if owner == id(request)] == [3, 4, 5, 6, 7]
+        assert [count for prompt, count in told if prompt == request.prompt] == [2, 3, 4]
 
 
-class Gated:
-    """An engine whose one pass waits for an event, for a minute at most."""
+def test_models_take_turns_and_an_answer_does_not_wait_for_the_pass_of_another(backend):
+    other, gate, holding = FakeBackend(10 * LONG), threading.Event(), threading.Event()
+    long, short, later = FakeRequest((5, 6), LONG), FakeRequest((7, 8), 1), FakeRequest((7, 8), 20)
+    forward = other.forward
 
-    def __init__(self, gate):
-        self._gate, self._requests = gate, []
+    def slow_forward(inputs):
+        assert gate.wait(60)
+        return forward(inputs)
 
-    @property
-    def is_idle(self):
-        return not self._requests
-
-    def add_request(self, request):
-        self._requests.append(request)
-
-    def step(self):
-        opened = self._gate.wait(60)
-        over, self._requests = self._requests, []
-        return [(each, None if opened else RuntimeError("nobody opened")) for each in over]
-
-
-def test_an_answer_does_not_wait_for_the_pass_of_another_model():
-    opened, gate, holding = (threading.Event() for _ in range(3))
-    opened.set()
+    other.forward = slow_forward
 
     async def work():
-        quick, slow = AsyncLLMEngine(Gated(opened)), AsyncLLMEngine(Gated(gate))
+        quick, slow = AsyncLLMEngine(LLMEngine(backend)), AsyncLLMEngine(LLMEngine(other))
         # Both stand in the queue before either computes.
         held = asyncio.ensure_future(quick.run_exclusively(lambda: holding.wait(60)))
-        first = asyncio.ensure_future(quick.run([FakeRequest((1,))]))
-        second = asyncio.ensure_future(slow.run([FakeRequest((2,))]))
+        first = asyncio.ensure_future(quick.run([short]))
+        task = asyncio.create_task(slow.run([long]))
         await asyncio.sleep(0)
         holding.set()
         await asyncio.gather(held, first)
         gate.set()
-        await second
+        await until(lambda: long.written)
+        await quick.run([later])
+        task.cancel()
+        await until(lambda: not other.slots)
 
     asyncio.run(work())
+    assert (short.is_done, later.is_done, long.is_done) == (True, True, False)

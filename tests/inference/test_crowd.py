@@ -1,4 +1,4 @@
-"""Hundreds of concurrent questions on one model: some are cancelled, some fail, and nothing leaks."""
+"""A hundred concurrent questions on one model: some are cancelled, some fail, and nothing leaks."""
 
 import asyncio
 import random
@@ -17,8 +17,8 @@ from askance.core.types import Question
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.load import load_parts
 
-NUM_QUESTIONS, NUM_CANCELLED, BREAKS_EVERY = 200, 40, 12
-BUDGET_TOKENS = 20_000
+NUM_QUESTIONS, NUM_CANCELLED, BREAKS_EVERY = 100, 20, 12
+BUDGET_TOKENS = 10_000
 
 
 @pytest.fixture
@@ -44,9 +44,8 @@ def model(qwen_folder, monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("method", ["flare", "dragin"])
-def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
-    made = make_method(method, {"max_tokens": 12, "passages": 1, "prompts": "plain"})
+def test_every_question_ends_and_nothing_leaks(model, sample_index):
+    made = make_method("dragin", {"max_tokens": 12, "passages": 1, "prompts": "plain"})
     engine, rng = Engine(made, {"answer": model}, open_retriever(sample_index)), random.Random(3)
     traces = [Trace() for _ in range(NUM_QUESTIONS)]
 

@@ -41,39 +41,42 @@ def make_engine(tokens=10_000, **options):
     return backend, LLMEngine(backend, **options)
 
 
-def test_sequences_are_computed_side_by_side():
+PASSES = {
+    "side by side": (None, [((5, 6, 7), 4), ((8, 9), 2)], [0, 0], [[3, 2], [1, 1], [1], [1]]),
+    "a pass for each generated token": (None, [((5, 6), 40)], [0], [[2], *[[1]] * 39]),
+    "a long prompt in several passes beside what runs": (
+        10,
+        [((5, 6), 5), (range(100, 125), 1)],
+        [0, 0],
+        [[2, 8], [1, 10], [1, 7], [1], [1]],
+    ),
+    "what logits are wanted after in one pass": (
+        10,
+        [(range(100, 114), 1, 6), (range(200, 212), 1, 12)],
+        [0, 0],
+        [[8], [6], [12]],
+    ),
+    "what prompts share once": (
+        None,
+        [((*range(100, 140), 5), 3), ((*range(100, 140), 6), 3)],
+        [0, 40],
+        [[41], [1, 1], [1, 1], [1]],
+    ),
+    "with attention": (None, [((5, 6), 3, 1, True)], [0], [[2], [1], [1]]),
+}
+
+
+@pytest.mark.parametrize(("most", "requests", "cached", "passes"), PASSES.values(), ids=PASSES)
+def test_what_is_computed_in_which_pass(monkeypatch, most, requests, cached, passes):
+    if most:
+        monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", most)
     backend, engine = make_engine()
-    first, second = run_to_end(engine, FakeRequest((5, 6, 7), 4), FakeRequest((8, 9), 2))
-    assert first.written == alone((5, 6, 7), 4)
-    assert second.written == alone((8, 9), 2)
-    assert backend.passes == [[3, 2], [1, 1], [1], [1]]
+    done = run_to_end(engine, *(FakeRequest(tuple(prompt), *others) for prompt, *others in requests))
+    assert [request.written for request in done] == [alone(each.prompt, each.num_new) for each in done]
+    assert [request.num_cached for request in done] == cached
+    assert backend.passes == passes
+    assert engine.num_computed_tokens == sum(map(sum, passes))
     assert backend.slots == []
-
-
-def test_a_long_prompt_takes_several_passes_beside_what_runs(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", 10)
-    backend, engine = make_engine()
-    run_to_end(engine, FakeRequest((5, 6), 5), FakeRequest(tuple(range(100, 125)), 1))
-    assert backend.passes == [[2, 8], [1, 10], [1, 7], [1], [1]]
-
-
-def test_what_logits_are_wanted_after_is_computed_in_one_pass(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", 10)
-    backend, engine = make_engine()
-    run_to_end(
-        engine,
-        FakeRequest(tuple(range(100, 114)), 1, num_logits=6),
-        FakeRequest(tuple(range(200, 212)), 1, num_logits=12),
-    )
-    assert backend.passes == [[8], [6], [12]]
-
-
-def test_what_prompts_share_is_computed_once():
-    backend, engine = make_engine()
-    shared = tuple(range(100, 140))
-    first, second = run_to_end(engine, FakeRequest((*shared, 5)), FakeRequest((*shared, 6)))
-    assert (first.num_cached, second.num_cached) == (0, 40)
-    assert backend.passes == [[41], [1, 1], [1, 1], [1]]
 
 
 def test_generated_tokens_are_in_the_prefix_cache():
@@ -86,66 +89,47 @@ def test_generated_tokens_are_in_the_prefix_cache():
     assert same.num_cached == 19
 
 
-def test_attention_is_given_after_the_prompt():
-    _, engine = make_engine()
-    (request,) = run_to_end(engine, FakeRequest((5, 6), wants_attention=True))
-    assert request.is_done
-
-
-def test_each_generated_token_takes_a_pass_and_is_counted():
-    backend, engine = make_engine()
-    run_to_end(engine, FakeRequest((5, 6), 40))
-    assert backend.passes == [[2], *[[1]] * 39]
-    assert engine.num_computed_tokens == 2 + 39
-
-
 def test_no_more_run_than_there_is_room_for():
     backend, engine = make_engine(tokens=32)
     requests = [FakeRequest((number, 5, 6, 7), 6) for number in range(10, 17)]
-    for request in requests:
-        engine.add_request(request)
-    most = 0
-    while not engine.is_idle:
-        step(engine)
-        most = max(most, len(backend.slots))
-    assert most == 3
+    run_to_end(engine, *requests)
+    assert max(map(len, backend.passes)) == 3
     assert all(request.is_done for request in requests)
 
 
-def test_where_nothing_is_shared_each_is_computed_from_its_beginning():
-    backend, engine = make_engine(max_running=1)
+def test_where_nothing_is_shared_each_is_computed_by_itself_from_its_beginning():
+    backend, engine = make_engine()
     backend.can_batch = False
     first, second = run_to_end(engine, FakeRequest(tuple(range(40))), FakeRequest(tuple(range(40))))
     assert (first.num_cached, second.num_cached) == (0, 0)
-    assert [sum(each) for each in backend.passes].count(40) == 2
+    assert sorted(backend.passes) == [[1]] * 4 + [[40]] * 2
     assert backend.cache.num_tokens == 0
 
 
-def test_more_than_there_can_be_room_for_fails_with_the_numbers():
-    _, engine = make_engine(tokens=32)
-    (request,) = run_to_end(engine, FakeRequest(tuple(range(40))))
-    (error,) = request.ends
-    assert isinstance(error, ModelFailure)
-    assert "keys and values of 43 tokens do not fit into the memory for 32" in str(error)
+def fails_to_take(fed, num_cached):
+    raise ZeroDivisionError("of its own")
 
 
-def test_a_pass_that_breaks_is_tried_again_one_by_one():
-    backend, engine = make_engine()
-    backend.breaks_on = {66}
-    good, bad, other = run_to_end(engine, FakeRequest((5, 6)), FakeRequest((65, 66)), FakeRequest((7, 8)))
-    assert good.is_done
-    assert other.is_done
-    assert [str(error) for error in bad.ends] == ["out of order"]
-    assert backend.slots == []
-
-
-def test_what_a_sequence_does_with_its_logits_is_its_own_affair():
-    backend, engine = make_engine()
-    bad = FakeRequest((5, 6))
-    bad.take = lambda fed, num_cached: 1 / 0
-    good, _ = run_to_end(engine, FakeRequest((7, 8)), bad)
-    assert good.is_done
-    assert isinstance(bad.ends[0], ZeroDivisionError)
+@pytest.mark.parametrize(
+    ("bad", "changes", "told"),
+    [
+        (FakeRequest(tuple(range(40))), {}, "keys and values of 43 tokens do not fit into the memory for 32"),
+        (FakeRequest((65, 66)), {"breaks_on": {66}}, "out of order"),
+        (FakeRequest((5, 6)), {"opens": False}, "out of memory"),
+        (FakeRequest((5, 6)), {"take": fails_to_take}, "of its own"),
+    ],
+    ids=["too long", "a pass that breaks is tried again one by one", "no memory at all", "its own error"],
+)
+def test_an_error_is_that_of_one_request_alone(bad, changes, told):
+    backend, engine = make_engine(tokens=32)
+    for name, value in changes.items():
+        setattr(bad if name == "take" else backend, name, value)
+    others = [FakeRequest((5, 6)), FakeRequest((7, 8))]
+    run_to_end(engine, others[0], bad, others[1])
+    (error,) = bad.ends
+    assert told in str(error)
+    assert isinstance(error, ModelFailure) == (told.startswith("keys"))
+    assert [request.is_done for request in others] == [backend.opens] * 2
     assert backend.slots == []
 
 
@@ -177,22 +161,14 @@ def test_where_there_is_less_memory_than_expected_it_waits_for_what_runs():
     backend.opens = False
     engine.add_request(second)
     step(engine)
-    assert second.ends == []
     step(engine)
-    assert first.is_done
+    assert (first.is_done, second.ends) == (True, [])
     backend.opens = True
     run_to_end(engine)
     assert second.is_done
 
 
-def test_where_there_is_no_memory_at_all_it_fails():
-    backend, engine = make_engine()
-    backend.opens = False
-    (request,) = run_to_end(engine, FakeRequest((5, 6)))
-    assert [str(error) for error in request.ends] == ["out of memory"]
-
-
-@settings(max_examples=150, stateful_step_count=60, deadline=None)
+@settings(max_examples=100, stateful_step_count=50, deadline=None)
 class Schedules(RuleBasedStateMachine):
     """Sequences arrive, are abandoned and fail in any order; the others generate the same as alone."""
 

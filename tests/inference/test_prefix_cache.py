@@ -45,39 +45,36 @@ def test_the_longest_prefix_is_found():
     assert PrefixCache().find((1,)) == (None, 0)
 
 
-def test_a_longer_text_replaces_its_prefix_and_a_shorter_one_is_not_cached_again():
-    cache = cache_of(100, (1, 2), (1, 3), (1, 2, 3), (1, 2))
-    assert kept(cache) == [(1, 3), (1, 2, 3)]
-    assert cache.num_tokens == 5
+@pytest.mark.parametrize(
+    ("max_tokens", "texts", "found", "added", "expected"),
+    [
+        (100, [(1, 2), (1, 3), (1, 2, 3)], (), (1, 2), [(1, 3), (1, 2, 3)]),
+        (6, [(1, 1), (2, 2), (3, 3)], (1, 1), (4, 4), [(3, 3), (1, 1), (4, 4)]),
+        (4, [(1, 1), (2, 2)], (), (1, 1, 3, 3, 3), [(1, 1), (2, 2)]),
+    ],
+    ids=[
+        "a longer text replaces its prefix, and a shorter one is not cached again",
+        "the least recently used is evicted first",
+        "what has no room at all evicts nothing",
+    ],
+)
+def test_what_is_kept_when_another_text_is_added(max_tokens, texts, found, added, expected):
+    cache = cache_of(max_tokens, *texts)
+    cache.find(found)
+    keep(cache, added)
+    assert kept(cache) == expected
+    assert cache.num_tokens == sum(map(len, expected))
 
 
-def test_the_least_recently_used_goes_first():
+def test_less_room_is_kept_to_at_once_and_one_can_be_dropped():
     cache = cache_of(6, (1, 1), (2, 2), (3, 3))
-    cache.find((1, 1))
-    keep(cache, (4, 4))
-    assert kept(cache) == [(3, 3), (1, 1), (4, 4)]
-
-
-def test_what_has_no_room_at_all_drives_nothing_out_and_is_not_kept():
-    cache = cache_of(4, (1, 1), (2, 2))
-    keep(cache, (1, 1, 3, 3, 3))
-    assert kept(cache) == [(1, 1), (2, 2)]
-
-
-def test_less_room_is_kept_to_at_once():
-    cache = cache_of(6, (1, 1), (2, 2), (3, 3))
+    cache.drop((1, 1))
+    cache.drop((1, 1))
+    assert (kept(cache), known(cache, (1, 1))) == ([(2, 2), (3, 3)], 0)
     cache.limit(3)
     assert kept(cache) == [(3, 3)]
     cache.clear()
     assert (kept(cache), cache.num_tokens, cache.max_tokens) == ([], 0, 3)
-
-
-def test_one_can_be_dropped():
-    cache = cache_of(6, (1, 1), (2, 2))
-    cache.drop((1, 1))
-    cache.drop((1, 1))
-    assert kept(cache) == [(2, 2)]
-    assert known(cache, (1, 1)) == 0
 
 
 def shared(one, other):

@@ -3,6 +3,8 @@ a tenth of the time.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
@@ -12,6 +14,17 @@ from gguf import GGUFWriter
 from askance.models.llama_cpp.packing import GgufFile
 
 NUM_LAYERS = 4
+
+
+@contextmanager
+def writing(file: Path, kind: str) -> Iterator[GGUFWriter]:
+    """Yield a writer, and write all that it has collected at the end of the block."""
+    writer = GGUFWriter(file, kind)
+    yield writer
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def first_layers(source: Path, cache: Path) -> Path:
@@ -29,32 +42,29 @@ def first_layers(source: Path, cache: Path) -> Path:
     return target
 
 
-def save_first_layers(source: Path, target: Path, num_layers: int = NUM_LAYERS) -> Path:
+def save_first_layers(source: Path, target: Path) -> Path:
     """Write the embeddings and the first layers of the model in a GGUF file, each tensor as it is stored."""
     whole = GgufFile(source)
-    writer = GGUFWriter(target, whole.architecture)
-    for name, value, kind, items in whole.entries():
-        writer.add_key_value(name, num_layers if name.endswith(".block_count") else value, kind, items)
-    for name, tensor in whole.tensors.items():
-        if not name.startswith("blk.") or int(name.split(".")[1]) < num_layers:
-            stored = tensor.data.shape if tensor.data.dtype == "uint8" else None
-            writer.add_tensor(name, tensor.data, raw_shape=stored, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with writing(target, whole.architecture) as writer:
+        for name, value, kind, items in whole.entries():
+            value = NUM_LAYERS if name.endswith(".block_count") else value
+            writer.add_key_value(name, value, kind, items)
+        for name, tensor in whole.tensors.items():
+            if not name.startswith("blk.") or int(name.split(".")[1]) < NUM_LAYERS:
+                stored = tensor.data.shape if tensor.data.dtype == "uint8" else None
+                writer.add_tensor(name, tensor.data, raw_shape=stored, raw_dtype=tensor.tensor_type)
     return target
 
 
-def link_first_layers(source: Path, target: Path, num_layers: int = NUM_LAYERS) -> Path:
+def link_first_layers(source: Path, target: Path) -> Path:
     """Return a transformers folder with the first layers of the model in `source`; weights are linked."""
     target.mkdir()
     for path in source.iterdir():
         (target / path.name).symlink_to(path)
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     (target / "config.json").unlink()
-    config["num_hidden_layers"] = num_layers
+    config["num_hidden_layers"] = NUM_LAYERS
     if config.get("layer_types"):
-        config["layer_types"] = config["layer_types"][:num_layers]
+        config["layer_types"] = config["layer_types"][:NUM_LAYERS]
     (target / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return target

@@ -44,7 +44,7 @@ class TestTinyQwen(ModelContract):
 
 
 class TestBundled(ModelContract):
-    """The bundled model with few of its layers; `llama/test_llama_bundled.py` tests the whole model."""
+    """The bundled model with few of its layers; `llama/test_llama_contract.py` tests the whole model."""
 
     control_strings = ("<|im_start|>", "<|im_end|>")
     prompt = Raw((Span("The three largest cities of Germany are"),))
@@ -66,7 +66,7 @@ class OverAServer(ModelContract):
     """A contract for models on a server, which do not forward attention."""
 
     precision = ""
-    signals = frozenset({"logprob", "top_logprobs", "entropy"})
+    counts_exactly = False
     options = ""
 
     @pytest.fixture
@@ -75,29 +75,29 @@ class OverAServer(ModelContract):
 
 
 class TestServerLikeVllm(OverAServer):
+    signals = frozenset({"logprob", "top_logprobs", "entropy"})
     capabilities = frozenset({"raw", "chat", "continuation"})
+    counts_exactly = True
     options = "?server=vllm"
 
 
 class TestServerOfCompletions(OverAServer):
+    signals = TestServerLikeVllm.signals
     capabilities = frozenset({"raw", "continuation", "score"})
     options = "?chat=0&completions=1&score=1&top_logprobs=5"
-    counts_exactly = False
 
 
-class TestServerThatTellsLogprobs(OverAServer):
+class OfChat(OverAServer):
+    prompt = Chat((Turn("user", OverAServer.prompt.parts),))
+
+
+class TestServerThatTellsLogprobs(OfChat):
     signals = frozenset({"logprob"})
     capabilities = frozenset({"chat", "continuation"})
     options = "?continuation=1&logprobs=1"
-    prompt = Chat((Turn("user", (Span("One two three, the cat and the dog sat by the"),)),))
-    counts_exactly = False
 
 
-class TestServerOfChat(OverAServer):
-    """A server with chat and texts only."""
-
+class TestServerOfChatAndTextsAlone(OfChat):
     signals = frozenset()
     capabilities = frozenset({"chat"})
     options = "?chat=1"
-    prompt = Chat((Turn("user", (Span("One two three, the cat and the dog sat by the"),)),))
-    counts_exactly = False

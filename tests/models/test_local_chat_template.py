@@ -9,12 +9,8 @@ from tests.models.tiny import (
     sentencepiece_tokenizer,
 )
 
-from askance.core.errors import InputError
-from askance.core.types import Chat, Span, Turn
-from askance.inference.vocabulary import Vocabulary
 from askance.models.local import chat_template
 from askance.models.local.chat_template import ChatTemplate
-from askance.models.local.encoding import Encoding
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -59,43 +55,28 @@ def test_a_chat_is_laid_out_as_by_transformers(source, make):
     assert ChatTemplate(source, tokenizer.special_tokens_map).render(MESSAGES) == expected
 
 
-def test_of_several_templates_the_default_is_taken():
-    tokenizer = byte_level_tokenizer()
-    vocabulary = Vocabulary(tokenizer, "several", end_ids=frozenset(), size=len(tokenizer))
-    chat = Chat((Turn("user", (Span("Who?"),)),))
-    expected = Encoding(vocabulary).encode(chat)
-    tokenizer.chat_template = {"tool_use": "{{ 1 }}", "default": CHATML_TEMPLATE}
-    assert Encoding(vocabulary).encode(chat) == expected
-
-
-TWICE = "{% set x = x ~ x %}"
+REPEATS = "{% for i in range(99999) %}"
+X = "{% set x = 'x' * 1000 %}"
 ENDLESS = {
-    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}"
-    "{% endfor %}{% endfor %}{% endfor %}",
-    "a filtered loop": "{% for a in range(99999) %}{% for b in range(99999) if b < 0 %}"
-    "{% endfor %}{% endfor %}",
+    "loops": REPEATS * 3 + "{% endfor %}" * 3,
+    "a filtered loop": REPEATS + "{% for b in range(99999) if b < 0 %}{% endfor %}{% endfor %}",
     "macros": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     "a recursive loop": "{% for n in [40] recursive %}{% if n %}{{ loop([n - 1, n - 1]) }}{% endif %}"
     "{% endfor %}",
     "itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "doubling": "{% set x = 'x' %}" + TWICE * 60,
-    "adding": "{% set x = 'x' %}" + "{% set x = x + x %}" * 60,
-    "replacing": "{% set x = 'x' * 1000 %}{{ x.replace('x', x).replace('x', x).replace('x', x) }}",
-    "a filter": "{% set x = 'x' * 1000 %}{{ x | replace('x', x) | replace('x', x) | replace('x', x) }}",
-    "a filter of lists": "{% for i in range(99999) %}{% set x = range(99999) | map('string') | list %}"
-    "{% endfor %}",
-    "showing": "{% set x = 'x' * 99999 %}{% set y %}{% for i in range(99999) %}{{ x }}{% endfor %}"
-    "{% endset %}",
-    "joining": "{% set x = 'x' * 9999 %}{{ ([x] * 99999) | join }}",
+    "doubling": X + "{% set x = x ~ x %}" * 60,
+    "adding": X + "{% set x = x + x %}" * 60,
+    "replacing": X + "{{ x.replace('x', x).replace('x', x).replace('x', x) }}",
+    "a filter": X + "{{ x | replace('x', x) | replace('x', x) | replace('x', x) }}",
+    "a filter of lists": REPEATS + "{% set x = range(99999) | map('string') | list %}{% endfor %}",
+    "showing": X + "{% set y %}" + REPEATS + "{{ x }}{% endfor %}{% endset %}",
+    "joining": X + "{{ ([x] * 99999) | join }}",
     "times": "{{ 'x' * 10 ** 12 }}",
     "times a list": "{{ ([1] * 10 ** 12) | length }}",
     "a power": "{{ 9 ** (9 ** 9) }}",
-    "a product": "{% set ns = namespace(x=9) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}"
-    "{% endfor %}",
-    "a sum": "{% set ns = namespace(x=9) %}{% for i in range(90000) %}{% set ns.x = ns.x + ns.x %}"
-    "{% endfor %}",
-    "a difference": "{% set n = namespace(x=9) %}{% for i in range(90000) %}{% set n.x = n.x - (0 - n.x) %}"
-    "{% endfor %}",
+    "a product": "{% set n = namespace(x=9) %}" + REPEATS + "{% set n.x = n.x * n.x %}{% endfor %}",
+    "a sum": "{% set n = namespace(x=9) %}" + REPEATS + "{% set n.x = n.x + n.x %}{% endfor %}",
+    "a difference": "{% set n = namespace(x=9) %}" + REPEATS + "{% set n.x = n.x - (0 - n.x) %}{% endfor %}",
     "a width": "{{ '%0999999999d' % 5 }}",
     "a width as an argument": "{{ '%0*d' % (999999999, 5) }}",
     "a width of format": "{{ '{:999999999}'.format(5) }}",
@@ -105,29 +86,22 @@ ENDLESS = {
     "an indent": "{{ messages | tojson(indent=999999999) }}",
     "words": "{{ lipsum(n=999999999) }}",
 }
+FORBIDDEN = {
+    "Python's attributes": "{{ messages.__class__.__mro__ }}",
+    "changing a list": "{{ messages.append({}) }}",
+    "globals": "{{ cycler.__init__.__globals__ }}",
+    "a private name": "{{ namespace(__x=1) }}",
+    "setting an attribute": "{% set ns = namespace() %}{% set ns.__class__ = 1 %}{{ ns }}",
+    "another file": "{% include 'x' %}",
+    "dividing by zero": "{{ 1 / 0 }}",
+    "adding kinds": "{{ messages + 1 }}",
+    "bad syntax": "{% for %}",
+}
 
 
-@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
-def test_a_template_without_end_is_refused(source):
-    with pytest.raises(TemplateError):
-        ChatTemplate(source, {}).render(MESSAGES)
-
-
-FORBIDDEN = [
-    "{{ messages.__class__.__mro__ }}",
-    "{{ messages.append({}) }}",
-    "{{ cycler.__init__.__globals__ }}",
-    "{{ namespace(__x=1) }}",
-    "{% set ns = namespace() %}{% set ns.__class__ = 1 %}{{ ns }}",
-    "{% include 'x' %}",
-    "{{ 1 / 0 }}",
-    "{{ messages + 1 }}",
-    "{% for %}",
-]
-
-
-@pytest.mark.parametrize("source", FORBIDDEN)
-def test_what_a_template_may_not_or_can_not(source):
+@pytest.mark.parametrize("source", (ENDLESS | FORBIDDEN).values(), ids=ENDLESS | FORBIDDEN)
+def test_a_template_without_end_or_of_forbidden_parts_is_refused(source, monkeypatch):
+    monkeypatch.setattr(chat_template, "MAX_STEPS", 20_000)
     with pytest.raises(TemplateError):
         ChatTemplate(source, {}).render(MESSAGES)
 
@@ -138,11 +112,3 @@ def test_the_steps_of_one_rendering_are_not_those_of_another(monkeypatch):
     assert {template.render(MESSAGES[1:]) for _ in range(50)} == {
         '<s>[INST] Who <lives> "there" & why? [/INST] I. </s>[INST] Why? [/INST]'
     }
-
-
-def test_a_model_whose_template_has_no_end_is_refused_with_its_name():
-    tokenizer = byte_level_tokenizer()
-    tokenizer.chat_template = ENDLESS["loops"]
-    vocabulary = Vocabulary(tokenizer, "endless", end_ids=frozenset(), size=len(tokenizer))
-    with pytest.raises(InputError, match=r"template of model 'endless' refuses .*more than 300,000 steps"):
-        Encoding(vocabulary).encode(Chat((Turn("user", (Span("Who?"),)),)))

@@ -6,27 +6,35 @@ import weakref
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepiece_tokenizer
+from tests.models.tiny import CHATML_TEMPLATE, byte_level_tokenizer, hostile_alphabet, sentencepiece_tokenizer
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
 from askance.inference.vocabulary import Vocabulary
 from askance.models.local.encoding import Encoding
 
+
+def vocabulary_of(tokenizer, name="changed"):
+    return Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer))
+
+
 TOKENIZERS = {"sentencepiece": sentencepiece_tokenizer(), "byte level": byte_level_tokenizer()}
-VOCABULARIES = {
-    name: Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer))
-    for name, tokenizer in TOKENIZERS.items()
-}
+VOCABULARIES = {name: vocabulary_of(tokenizer, name) for name, tokenizer in TOKENIZERS.items()}
 ENCODERS = {name: Encoding(vocabulary) for name, vocabulary in VOCABULARIES.items()}
 CONTROL = sorted({text for vocabulary in VOCABULARIES.values() for text in vocabulary.control.values()})
 hostile = st.lists(st.sampled_from(hostile_alphabet(CONTROL)) | st.text(max_size=3), max_size=8).map("".join)
 both = pytest.mark.parametrize("name", TOKENIZERS)
-many = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def encoding_of(tokenizer):
-    return Encoding(Vocabulary(tokenizer, "changed", end_ids=frozenset({2}), size=len(tokenizer)))
+def changed(make=byte_level_tokenizer, **attributes):
+    """Return the encoding of a tokenizer with other attributes."""
+    tokenizer = make()
+    for name, value in attributes.items():
+        setattr(tokenizer, name, value)
+    return Encoding(vocabulary_of(tokenizer))
 
 
 def user(*spans: Span) -> Turn:
@@ -71,133 +79,66 @@ def test_plain_text_has_no_control_tokens_and_survives(name, text):
 @many
 @given(question=hostile, passage=hostile)
 def test_a_chat_keeps_its_shape_whatever_the_turns_hold(name, question, passage):
-    turns = (
-        user(Span("Read: "), untrusted(passage)),
-        Turn("assistant", (Span("Yes."),)),
-        user(untrusted(question)),
-    )
-    harmless = (user(Span("Read: x")), Turn("assistant", (Span("Yes."),)), user(Span("x")))
-    encode = ENCODERS[name].encode
-    assert control_ids(name, encode(Chat(turns))) == control_ids(name, encode(Chat(harmless)))
+    def shape(passage, question):
+        answer = Turn("assistant", (Span("Yes."),))
+        turns = (user(Span("Read: "), untrusted(passage)), answer, user(untrusted(question)))
+        return control_ids(name, ENCODERS[name].encode(Chat(turns)))
+
+    assert shape(passage, question) == shape("x", "x")
 
 
 @both
-@pytest.mark.parametrize("turns", [("Who was born in Paris?",), ("One", "two three", "  four\n")])
-def test_a_harmless_chat_equals_the_tokenizers_own_template(name, turns):
-    roles = ("user", "assistant", "user")[: len(turns)]
-    messages = [{"role": role, "content": text} for role, text in zip(roles, turns, strict=True)]
-    expected = TOKENIZERS[name].apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    chat = Chat(tuple(Turn(role, (untrusted(text),)) for role, text in zip(roles, turns, strict=True)))
-    assert list(ENCODERS[name].encode(chat)) == expected
-
-
-@both
-def test_harmless_raw_text_is_tokenised_as_ever(name):
+def test_harmless_prompts_are_encoded_as_by_the_tokenizer(name):
+    encode, tokenizer = ENCODERS[name].encode, TOKENIZERS[name]
+    for texts in (("Who was born in Paris?",), ("One", "two three", "  four\n")):
+        turns = list(zip(("user", "assistant", "user"), texts, strict=False))
+        messages = [{"role": role, "content": text} for role, text in turns]
+        expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        assert list(encode(Chat(tuple(Turn(role, (untrusted(text),)) for role, text in turns)))) == expected
     for text in ("The cat sat.", " two  spaces ", "naïve 中文 😀"):
-        pieces = tuple(untrusted(character) for character in text)
-        assert list(ENCODERS[name].encode(Raw(pieces))) == TOKENIZERS[name](text)["input_ids"]
+        assert list(encode(Raw(tuple(map(untrusted, text))))) == tokenizer(text)["input_ids"]
+    chat = Chat((user(Span("hi")),))
+    begun = Chat(chat.turns, continuation=(Span("The"), (7, 8)))
+    assert encode(begun)[-2:] == (7, 8)
+    assert encode(begun)[: len(encode(chat)) - 2] == encode(chat)[:-2]
 
 
 def test_bos_stands_in_front_once():
-    encoder, bos = ENCODERS["sentencepiece"], 1
-    for parts in ((Span("The cat"),), (Span("<s>The cat"),), ((bos,), Span("The cat"))):
-        assert encoder.encode(Raw(parts)).count(bos) == 1
-        assert encoder.encode(Raw(parts))[0] == bos
-    assert encoder.encode(Chat((user(Span("hi")),))).count(bos) == 1
-    assert encoder.encode(Raw((untrusted("<s>The cat"),))).count(bos) == 1
-    assert encoder.encode(Raw(())) == (bos,)
+    encode, bos = ENCODERS["sentencepiece"].encode, 1
+    for parts in ((Span("The cat"),), (Span("<s>The cat"),), ((bos,), Span("The cat")), (untrusted("<s>A"),)):
+        ids = encode(Raw(parts))
+        assert (ids[0], ids.count(bos)) == (bos, 1)
+    assert encode(Chat((user(Span("hi")),))).count(bos) == 1
+    assert encode(Raw(())) == (bos,)
 
 
 def test_only_the_very_first_text_gets_a_prefix_space():
     encoder, vocabulary = ENCODERS["sentencepiece"], VOCABULARIES["sentencepiece"]
     start, inside = encoder.parts((Span("cat"),)), encoder.parts((Span("cat"),), at_start=False)
-    assert start != inside
     assert encoder.parts(((5,), Span("cat"))) == (5, *inside)
-    assert vocabulary.decode_inside(inside) == "cat"
-    assert vocabulary.decode_inside(start) == " cat"
+    assert [vocabulary.decode_inside(ids) for ids in (inside, start)] == ["cat", " cat"]
     assert encoder.parts((untrusted("<s>cat"),)) != start
 
 
-def test_white_space_that_is_an_added_token_stays_plain():
+def test_odd_characters():
     encoder, vocabulary = ENCODERS["byte level"], VOCABULARIES["byte level"]
-    (id,) = vocabulary.encode("    ", at_start=True).ids
-    assert id not in vocabulary.control
-    assert encoder.parts((untrusted("    "),)) == (id,)
-
-
-@both
-def test_an_empty_chat_prompt_and_continuation(name):
-    encoder = ENCODERS[name]
-    chat = Chat((user(Span("hi")),))
-    begun = Chat(chat.turns, continuation=(Span("The"), (7, 8)))
-    assert encoder.encode(begun)[-2:] == (7, 8)
-    assert encoder.encode(begun)[: len(encoder.encode(chat)) - 2] == encoder.encode(chat)[:-2]
-
-
-def test_an_empty_prompt_without_bos_is_refused():
-    with pytest.raises(InputError, match="prompt is empty"):
-        ENCODERS["byte level"].encode(Raw((Span(""),)))
-
-
-@both
-@pytest.mark.parametrize("id", [-1, 100_000])
-def test_ids_outside_the_vocabulary_are_refused(name, id):
-    with pytest.raises(InputError, match=f"token id {id}"):
-        ENCODERS[name].encode(Raw(((id,),)))
-
-
-def test_turns_the_template_refuses():
-    with pytest.raises(InputError, match=r"refuses these turns \(system\).*Only user and assistant"):
-        ENCODERS["sentencepiece"].encode(Chat((Turn("system", (Span("Be brief."),)),)))
-
-
-@pytest.mark.parametrize("template", [None, "{{ messages[-1]['content'] }}"])
-def test_where_the_template_takes_no_system_turn_its_text_begins_the_users(template):
-    tokenizer = sentencepiece_tokenizer()
-    tokenizer.chat_template = template or tokenizer.chat_template
-    encoder = encoding_of(tokenizer)
-    said = Chat((Turn("system", (Span("Be brief."),)), user(Span("Who?"))))
-    assert encoder.encode(said) == encoder.encode(Chat((user(Span("Be brief.\n\nWho?")),)))
-
-
-def test_where_the_template_takes_a_system_turn_it_is_one():
-    said = Chat((Turn("system", (Span("Be brief."),)), user(Span("Who?"))))
-    text = VOCABULARIES["byte level"].decode(ENCODERS["byte level"].encode(said))
-    assert "system\nBe brief." in text
-
-
-def test_turns_the_template_leaves_out():
-    tokenizer = byte_level_tokenizer()
-    tokenizer.chat_template = "{{ messages[-1]['content'] }}"
-    encoder = encoding_of(tokenizer)
-    with pytest.raises(InputError, match="leaves out 'the passage'"):
-        encoder.encode(Chat((user(Span("the passage")), user(Span("the question")))))
-
-
-def test_a_model_without_a_chat_template():
-    tokenizer = byte_level_tokenizer()
-    tokenizer.chat_template = None
-    encoder = encoding_of(tokenizer)
-    assert not encoder.takes_chat
-    with pytest.raises(MissingAbility, match="no chat template"):
-        encoder.encode(Chat((user(Span("hi")),)))
-
-
-@both
-def test_lone_surrogates_become_replacement_characters(name):
-    ids = ENCODERS[name].parts((untrusted("a\ud83db"),))
-    assert VOCABULARIES[name].decode(ids) == "a\ufffdb"
+    (spaces,) = vocabulary.encode("    ", at_start=True).ids
+    assert spaces not in vocabulary.control
+    assert encoder.parts((untrusted("    "),)) == (spaces,)
+    for name, each in ENCODERS.items():
+        assert VOCABULARIES[name].decode(each.parts((untrusted("a\ud83db"),))) == "a\ufffdb"
+    words = Tokenizer(models.WordLevel({"<unk>": 0, "snow": 1}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    unknown = changed(lambda: PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>"))
+    assert unknown.parts((Span("<unk> "), untrusted("snow ☃ snow"))) == (0, 1, 0, 1)
 
 
 def test_control_strings_that_appear_by_normalising_are_defused():
-    from tokenizers import AddedToken, normalizers
-
     tokenizer = byte_level_tokenizer()
-    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFKC(), normalizers.Lowercase()]
-    )
+    steps = [normalizers.NFKC(), normalizers.Lowercase()]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=True)])
-    vocabulary = Vocabulary(tokenizer, "normalising", end_ids=frozenset(), size=len(tokenizer))
+    vocabulary = vocabulary_of(tokenizer)
     encoder = Encoding(vocabulary)
     (tool_id,) = encoder.parts((Span("<tool>"),))
     for disguise in ("<TOOL>", "\uff1ctool\uff1e", "x<Tool>y <tool>"):
@@ -207,62 +148,86 @@ def test_control_strings_that_appear_by_normalising_are_defused():
         assert vocabulary.decode(ids) == "<tool>" + unicodedata.normalize("NFKC", disguise).lower()
 
 
-def test_characters_a_tokenizer_does_not_know_are_no_control_tokens():
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = Tokenizer(models.WordLevel({"<unk>": 0, "snow": 1}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
-    vocabulary = Vocabulary(tokenizer, "words", end_ids=frozenset(), size=2)
-    encoder = Encoding(vocabulary)
-    assert encoder.parts((Span("<unk> "), untrusted("snow ☃ snow"))) == (0, 1, 0, 1)
+def test_a_system_turn_begins_the_users_text_where_the_template_takes_none():
+    said = Chat((Turn("system", (Span("Be brief."),)), user(Span("Who?"))))
+    for attributes in ({}, {"chat_template": "{{ messages[-1]['content'] }}"}):
+        encoder = changed(sentencepiece_tokenizer, **attributes)
+        assert encoder.encode(said) == encoder.encode(Chat((user(Span("Be brief.\n\nWho?")),)))
+    assert "system\nBe brief." in VOCABULARIES["byte level"].decode(ENCODERS["byte level"].encode(said))
 
 
-def test_a_control_token_of_one_character_is_refused_in_untrusted_text():
-    from tokenizers import AddedToken
+def test_of_several_templates_the_default_is_taken():
+    chat = Chat((user(Span("Who?")),))
+    several = changed(chat_template={"tool_use": "{{ 1 }}", "default": CHATML_TEMPLATE})
+    assert several.encode(chat) == ENCODERS["byte level"].encode(chat)
 
+
+def with_one_character():
     tokenizer = byte_level_tokenizer()
     tokenizer.add_tokens([AddedToken("§", special=True)])
-    vocabulary = Vocabulary(tokenizer, "odd", end_ids=frozenset(), size=len(tokenizer))
-    encoder = Encoding(vocabulary)
-    assert len(encoder.parts((Span("§"),))) == 1
-    with pytest.raises(InputError, match="'§' is a control token"):
-        encoder.parts((untrusted("see § 5"),))
+    return tokenizer
+
+
+TWO = Chat((user(Span("the passage")), user(Span("the question"))))
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("encoder", "prompt", "error", "told"),
+    [
+        (ENCODERS["byte level"], Raw((Span(""),)), InputError, "prompt is empty"),
+        *((each, Raw(((-1,),)), InputError, "token id -1") for each in ENCODERS.values()),
+        *((each, Raw(((10**5,),)), InputError, "token id 100000") for each in ENCODERS.values()),
+        (
+            ENCODERS["sentencepiece"],
+            Chat((Turn("system", (Span("Be brief."),)),)),
+            InputError,
+            r"refuses these turns \(system\).*Only user and assistant",
+        ),
+        (changed(chat_template="{{ messages[-1]['content'] }}"), TWO, InputError, "leaves out 'the passage'"),
+        (changed(chat_template=None), TWO, MissingAbility, "no chat template"),
+        (
+            changed(chat_template=LOOPS),
+            TWO,
+            InputError,
+            r"template of model 'changed' refuses .*more than 300,000 steps",
+        ),
+        (changed(with_one_character), Raw((untrusted("see § 5"),)), InputError, "'§' is a control token"),
+    ],
+)
+def test_what_is_no_prompt(encoder, prompt, error, told):
+    with pytest.raises(error, match=told):
+        encoder.encode(prompt)
 
 
 class Counting:
-    """A tokenizer that records its calls."""
+    """A tokenizer that counts its calls."""
 
     def __init__(self, tokenizer):
-        self._tokenizer, self.texts = tokenizer, []
+        self._tokenizer, self.num_calls = tokenizer, 0
 
     def __getattr__(self, name):
         return getattr(self._tokenizer, name)
 
+    def __len__(self):
+        return len(self._tokenizer)
+
     def __call__(self, text, **settings):
-        self.texts.append(text)
+        self.num_calls += 1
         return self._tokenizer(text, **settings)
 
     def decode(self, ids, **settings):
-        self.texts.append(tuple(ids))
+        self.num_calls += 1
         return self._tokenizer.decode(ids, **settings)
 
 
 @both
-def test_a_prompt_is_tokenised_once(name):
+def test_a_prompt_is_encoded_once_and_what_is_remembered_keeps_nobody_alive(name):
     tokenizer = Counting(TOKENIZERS[name])
-    vocabulary = Vocabulary(tokenizer, name, end_ids=frozenset({2}), size=len(tokenizer._tokenizer))
-    encoder = Encoding(vocabulary)
+    encoder = Encoding(vocabulary_of(tokenizer, name))
     prompt = Raw((Span("The cat sat on the bank of a river. "), untrusted("It was a cold day, and long.")))
-    tokenizer.texts.clear()
-    ids, num_read = encoder.encode(prompt), len(tokenizer.texts)
-    assert (ids, num_read) == (encoder.encode(Raw(prompt.parts)), len(tokenizer.texts))
-
-
-def test_what_is_remembered_keeps_nobody_alive():
-    encoder = Encoding(VOCABULARIES["byte level"])
-    assert encoder.encode(Raw((Span("The cat"),)))
+    ids, num_calls = encoder.encode(prompt), tokenizer.num_calls
+    assert (ids, num_calls) == (encoder.encode(Raw(prompt.parts)), tokenizer.num_calls)
     gone = weakref.ref(encoder)
     del encoder
     assert gone() is None

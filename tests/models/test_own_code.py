@@ -13,70 +13,45 @@ from askance.configuration.build import load_encoder, load_entailment, load_mode
 from askance.core.errors import ModelSpecError
 
 CODE = "import pathlib\npathlib.Path({mark!r}).write_text('ran')\n"
-MAP = {
-    "AutoConfig": "own.Own",
-    "AutoModel": "own.Own",
-    "AutoModelForCausalLM": "own.Own",
-    "AutoModelForSequenceClassification": "own.Own",
-    "AutoTokenizer": ["own.Own", None],
-}
+CLASSES = ("Config", "Model", "ModelForCausalLM", "ModelForSequenceClassification")
+MAP = {f"Auto{name}": "own.Own" for name in CLASSES} | {"AutoTokenizer": ["own.Own", None]}
+
+
+def save_model(folder):
+    return save_tiny(folder, "llama", byte_level_tokenizer())
 
 
 def edit(path, **fields):
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
-
-
-@pytest.fixture
-def mark(tmp_path, monkeypatch):
-    """What the code would write; and a standard input that says yes to everything."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 20))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    return tmp_path / "ran"
-
-
-def with_code(folder, mark, **config):
-    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
-    edit(folder / "config.json", auto_map=MAP, **config)
-    return folder
+    content = json.loads(path.read_text())
+    if "modules" in path.name:
+        content[1] |= fields
+    else:
+        content |= {"auto_map": MAP} | fields
+    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
-    ("save", "load"),
+    ("save", "load", "file", "fields"),
     [
-        (lambda folder: save_tiny(folder, "llama", byte_level_tokenizer()), load_model),
-        (save_plain, load_encoder),
-        (save_classifier, load_entailment),
+        (save_model, load_model, "config.json", {"model_type": "own"}),
+        (save_plain, load_encoder, "config.json", {"model_type": "own"}),
+        (save_classifier, load_entailment, "config.json", {"model_type": "own"}),
+        (save_model, load_model, "tokenizer_config.json", {"tokenizer_class": "Own"}),
+        (save_encoder, load_encoder, "modules.json", {"type": "own.Own"}),
+        (save_model, load_model, "config.json", {}),
     ],
-    ids=["model", "encoder", "entailment"],
+    ids=["model", "encoder", "entailment", "tokenizer", "part of an encoder", "kind that transformers knows"],
 )
-def test_a_kind_of_model_that_transformers_does_not_know(tmp_path, mark, save, load):
-    folder = with_code(save(tmp_path / "model"), mark, model_type="own")
-    with pytest.raises(ModelSpecError, match=r"model '.*model' brings its own code, which askance never"):
-        load(f"hf:{folder}")
-    assert not mark.exists()
-
-
-def test_a_tokenizer_with_code(tmp_path, mark):
-    folder = save_tiny(tmp_path / "model", "llama", byte_level_tokenizer())
+def test_the_code_of_a_folder_never_runs(tmp_path, monkeypatch, save, load, file, fields):
+    """A kind of model that transformers knows runs by the code of transformers."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 20))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    folder, mark = save(tmp_path / "model"), tmp_path / "ran"
     (folder / "own.py").write_text(CODE.format(mark=str(mark)))
-    edit(folder / "tokenizer_config.json", auto_map=MAP, tokenizer_class="Own")
-    with pytest.raises(ModelSpecError, match="brings its own code"):
-        load_model(f"hf:{folder}")
-    assert not mark.exists()
-
-
-def test_a_part_of_an_encoder_with_code(tmp_path, mark):
-    folder = save_encoder(tmp_path / "model")
-    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
-    listing = json.loads((folder / "modules.json").read_text())
-    listing[1]["type"] = "own.Own"
-    (folder / "modules.json").write_text(json.dumps(listing))
-    with pytest.raises(ModelSpecError, match="brings its own code"):
-        load_encoder(f"hf:{folder}")
-    assert not mark.exists()
-
-
-def test_a_kind_that_transformers_knows_runs_by_its_code(tmp_path, mark):
-    folder = with_code(save_tiny(tmp_path / "model", "llama", byte_level_tokenizer()), mark)
-    assert "raw" in load_model(f"hf:{folder}").capabilities
+    edit(folder / file, **fields)
+    if fields:
+        with pytest.raises(ModelSpecError, match=r"model '.*model' brings its own code, which askance never"):
+            load(f"hf:{folder}")
+    else:
+        assert "raw" in load(f"hf:{folder}").capabilities
     assert not mark.exists()

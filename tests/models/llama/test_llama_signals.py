@@ -10,65 +10,39 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.contracts.model_contract import computed, run
+from tests.models.llama.calls import BOUND, ENTROPY, check_same, ids_of, written
 from tests.tolerances import assert_near, near
 
-from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
+from askance.core.types import Raw, Span, Want
 from askance.models.hf import HfModel
-from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.library import llama
 from askance.models.llama_cpp.signals import LlamaLogits
-from askance.models.llama_cpp.weights import Weights
 
-BOUND = "keys and values", "float16"
-ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
-SHARED = tuple(range(20, 120))
-
-
-@pytest.fixture(params=["llama", "qwen"])
-def both(request, gguf_files, gguf_models):
-    """Return the same model in torch and in llama.cpp."""
-    _, module, tokenizer = gguf_files[request.param]
-    by_torch = HfModel(module.eval(), tokenizer, name=request.param)
-    return by_torch, gguf_models[request.param]
+SHARED = ids_of(0)
 
 
 @pytest.fixture
-def fresh(gguf_files):
-    """Return a function that makes models with an empty KV cache."""
-
-    def made(name="qwen", **options):
-        file, _, _ = gguf_files[name]
-        return LlamaModel(Weights(file), name=name, **options)
-
-    return made
+def by_torch(fresh, gguf_files):
+    """Return the same model in torch."""
+    name = fresh().name
+    return HfModel(*gguf_files[name][1:], name=name)
 
 
-def written(model, ids, max_tokens=12, want=ALL, key=("signals",), **sampling):
-    (generation,) = run(
-        model.generate(GenerateRequest(Raw((ids,)), Sampling(max_tokens, **sampling), want, key=key))
+def test_signals_attention_and_scores_are_those_of_torch(by_torch, fresh):
+    ours, prompts = fresh(), [ids_of(0, length) for length in (3, 100, 300, 490)]
+    for ids in prompts:
+        check_same([written(ours, ids, 12)], [written(by_torch, ids, 12)])
+    for ids in prompts[1:]:
+        theirs, found = (run(model.attend(ids, bos=False)).weights for model in (by_torch, ours))
+        assert_near(found, theirs, *BOUND)
+    theirs, found = (
+        run(model.score(Raw((Span("The cat"),)), [" sat on the river", " dog"])) for model in (by_torch, ours)
     )
-    return generation
+    assert [score.num_tokens for score in found] == [score.num_tokens for score in theirs]
+    assert [score.logprob for score in found] == near([score.logprob for score in theirs], *BOUND)
 
 
-def check_same(ours, theirs, bound=BOUND):
-    assert [token.id for token in computed(ours)] == [token.id for token in computed(theirs)]
-    for one, other in zip(computed(ours), computed(theirs), strict=True):
-        assert one.logprob == near(other.logprob, *bound)
-        assert one.entropy == near(other.entropy, *bound)
-        assert [p for _, p in one.top] == near([p for _, p in other.top], *bound)
-        assert (one.attention is None) == (other.attention is None)
-        if one.attention is not None:
-            assert_near(one.attention, other.attention, *bound)
-
-
-@pytest.mark.parametrize("length", [3, 100, 300])
-def test_signals_are_those_of_torch(both, length):
-    ids = tuple(10 + number * 7 % 200 for number in range(length))
-    check_same(written(both[1], ids), written(both[0], ids))
-
-
-@pytest.mark.parametrize("name", ["llama", "qwen"])
-def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
+def test_float16_is_all_that_differs(by_torch, fresh, monkeypatch):
     defaults = llama.llama_context_default_params
 
     def in_float32():
@@ -77,52 +51,29 @@ def test_float16_is_all_that_differs(fresh, gguf_files, name, monkeypatch):
         return settings
 
     monkeypatch.setattr(llama, "llama_context_default_params", in_float32)
-    _, module, tokenizer = gguf_files[name]
-    by_torch = HfModel(module.eval(), tokenizer, name=name)
-    ids, ours = tuple(10 + number * 7 % 200 for number in range(60)), fresh(name)
-    check_same(written(ours, ids), written(by_torch, ids), ("llama.cpp", "float32"))
+    ids, ours = ids_of(0, 60), fresh()
+    check_same([written(ours, ids, 12)], [written(by_torch, ids, 12)], ("llama.cpp", "float32"))
     theirs, found = (run(model.attend(ids, bos=False)).weights for model in (by_torch, ours))
     assert_near(found, theirs, "llama.cpp")
 
 
-@pytest.mark.parametrize("length", [40, 500])
-def test_attention_of_a_text_is_that_of_torch(both, length):
-    ids = tuple(10 + number * 11 % 200 for number in range(length))
-    theirs, ours = (run(model.attend(ids, bos=False)).weights for model in both)
-    assert_near(ours, theirs, *BOUND)
-
-
-def test_scores_are_those_of_torch(both):
-    prompt = Raw((Span("The cat"),))
-    theirs, ours = (run(model.score(prompt, [" sat on the river", " dog"])) for model in both)
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.num_tokens == other.num_tokens
-        assert one.logprob == near(other.logprob, *BOUND)
-
-
 def test_a_cached_prefix_changes_nothing(fresh):
     model = fresh()
-    first = written(model, (*SHARED, 7))
-    again, other = written(model, (*SHARED, 7)), written(model, (*SHARED, 8))
-    assert (first.reused_tokens, again.reused_tokens, other.reused_tokens) == (0, 99, 99)
-    check_same(again, first)
-    check_same(other, written(fresh(), (*SHARED, 8)))
-
-
-def test_nobody_is_asked_before_attention_is_wanted(fresh):
-    model = fresh()
-    written(model, SHARED, want=Want(entropy=True))
-    assert not model._backend._current_context.reads_attention
-    written(model, SHARED)
-    assert model._backend._current_context.reads_attention
+    found = [written(model, (*SHARED, last)) for last in (7, 7, 8)]
+    shared = found[0].prompt_tokens - 2  # one tokenizer adds BOS
+    assert [generation.reused_tokens for generation in found] == [0, shared, shared]
+    check_same(found[1:], [found[0], written(fresh(), (*SHARED, 8))])
 
 
 def test_a_tensor_that_came_to_lie_elsewhere_is_found_again(fresh):
+    """Nothing is looked for before attention is wanted."""
     model = fresh()
+    written(model, SHARED, want=ENTROPY)
+    assert not model._backend._current_context.reads_attention
     expected = written(model, SHARED)
+    assert model._backend._current_context.reads_attention
     watch = model._backend._current_context._callback
-    real = watch.__missing__.__func__
-    wanted = []
+    real, wanted = watch.__missing__.__func__, []
 
     def noted(self, tensor):
         found = real(self, tensor)
@@ -135,7 +86,7 @@ def test_a_tensor_that_came_to_lie_elsewhere_is_found_again(fresh):
     finally:
         type(watch).__missing__ = real
     watch.update(dict.fromkeys(wanted, False))
-    check_same(written(model, SHARED), expected)
+    check_same([written(model, SHARED)], [expected])
 
 
 def test_without_attention(fresh):
@@ -157,6 +108,6 @@ def test_a_row_of_many_logits_is_summed_up_in_parts(least):
     logprobs = exact - np.log(np.exp(exact).sum())
     possible = logprobs[logprobs > -np.inf]
     assert row.entropy == near(-(np.exp(possible) * possible).sum(), "distribution", "float32")
-    assert row.logprob(11) == near(logprobs[11], "distribution", "float32")
-    assert row.logprob(7) == near(logprobs[7], "distribution", "float32")
+    for id in (7, 11):
+        assert row.logprob(id) == near(logprobs[id], "distribution", "float32")
     assert row.best == (logits.max(), logits.argmax())
