@@ -260,36 +260,26 @@ def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]
     options = body.get("stream_options") or {}
     usage = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.generated_tokens}
     running = {"usage": usage} if options.get("continuous_usage_stats") else {}
-    shape = _chat_choice if is_chat else _plain_choice
     for token in written.tokens:
-        yield {"choices": [shape(token, has_logprobs, None)], **running}
+        yield {"choices": [_choice(token, has_logprobs, None, is_chat=is_chat)], **running}
     end = written.dropped[0] if written.dropped else Token(0, "", 0, 0)
-    finish = {"end": "stop"}.get(written.finish, written.finish)
-    yield {"choices": [shape(end, has_logprobs and bool(written.dropped), finish)], **running}
+    finish = "stop" if written.finish == "end" else written.finish
+    last = _choice(end, has_logprobs and bool(written.dropped), finish, is_chat=is_chat)
+    yield {"choices": [last], **running}
     if options.get("include_usage"):
         yield {"choices": [], "usage": usage}
 
 
-def _chat_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
-    logprobs_field = None
-    if has_logprobs:
-        text = token.text or "<|end|>"
+def _choice(token: Token, has_logprobs: bool, finish: str | None, *, is_chat: bool) -> Json:
+    text = token.text or "<|end|>"
+    if is_chat:
         top = [{"token": text, "logprob": logprob, "bytes": None} for text, logprob in token.top]
         entry = {"token": text, "logprob": token.logprob, "bytes": list(text.encode()), "top_logprobs": top}
-        logprobs_field = {"content": [entry]}
-    return {"index": 0, "delta": {"content": token.text}, "logprobs": logprobs_field, "finish_reason": finish}
-
-
-def _plain_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
-    logprobs_field = None
-    if has_logprobs:
-        text = token.text or "<|end|>"
-        logprobs_field = {
-            "tokens": [text],
-            "token_logprobs": [token.logprob],
-            "top_logprobs": [dict(token.top)],
-        }
-    return {"index": 0, "text": token.text, "logprobs": logprobs_field, "finish_reason": finish}
+        fields: Json = {"delta": {"content": token.text}, "logprobs": {"content": [entry]}}
+    else:
+        logprobs = {"tokens": [text], "token_logprobs": [token.logprob], "top_logprobs": [dict(token.top)]}
+        fields = {"text": token.text, "logprobs": logprobs}
+    return {"index": 0, **fields, "finish_reason": finish} | ({} if has_logprobs else {"logprobs": None})
 
 
 def _echo(model: ScriptedModel, body: Json) -> Json:
@@ -301,22 +291,20 @@ def _echo(model: ScriptedModel, body: Json) -> Json:
         for at, piece in enumerate(pieces)
     ]
     tokens = [*pieces, " more"]
-    logprobs_field = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
-    return {
-        "choices": [
-            {"index": 0, "text": "".join(tokens), "logprobs": logprobs_field, "finish_reason": "length"}
-        ]
-    }
+    scores = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
+    choice = {"index": 0, "text": "".join(tokens), "logprobs": scores, "finish_reason": "length"}
+    return {"choices": [choice]}
 
 
 def _counted(model: ScriptedModel, request: Request) -> Fault:
     body = request.body
-    if request.path == "/apply-template":
-        return Fault(body={"prompt": model.decode(model.prompt_ids(_prompt(body)))})
-    if request.path == "/tokenize" and "content" in body:
-        return Fault(body={"tokens": list(model.tokenize([Span(body["content"])]))})
-    if request.path == "/tokenize":
-        return Fault(body={"count": len(model.prompt_ids(_prompt(body)))})
-    if request.path == "/extras/tokenize/count":
-        return Fault(body={"count": len(model.tokenize([Span(body["input"])]))})
+    match request.path:
+        case "/apply-template":
+            return Fault(body={"prompt": model.decode(model.prompt_ids(_prompt(body)))})
+        case "/tokenize" if "content" in body:
+            return Fault(body={"tokens": list(model.tokenize([Span(body["content"])]))})
+        case "/tokenize":
+            return Fault(body={"count": len(model.prompt_ids(_prompt(body)))})
+        case "/extras/tokenize/count":
+            return Fault(body={"count": len(model.tokenize([Span(body["input"])]))})
     return Fault(404, body={"error": {"message": f"no such path: {request.path}"}})

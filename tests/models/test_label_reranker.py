@@ -1,4 +1,4 @@
-"""A language model as a reranker: what it is asked, how it scores, and which models can't be one."""
+"""Test a language model as a reranker: its prompt, its scores, and which models can't be one."""
 
 import asyncio
 import json
@@ -17,73 +17,70 @@ from askance.retrieval.scripted import ScriptedRetriever
 
 PISA = Passage("1", "Pisa", "Pisa lies on the Arno.", "towns", 0, 22)
 ULM = Passage("2", "Ulm", "Ulm lies on the Danube.", "towns", 0, 23)
+LONG = Passage("3", "", "Ulm lies here. " * 100 + "It is on the Danube.", "towns", 0, 1520)
+QUERY = "Where does Ulm lie?"
 
 
 class Judge(ScriptedModel):
-    """Gives the reply Yes the probability `share` if the passage names the Danube, and 1 - `share` if not."""
+    """A model that says Yes with probability 0.8 if the passage names the Danube, and 0.2 if not."""
 
-    def __init__(self, share=0.8, **options):
-        self.texts = []
-        self.share = share
+    def __init__(self, **options):
+        self.prompts = []
         super().__init__(scores=self._logprob, **options)
 
     def _logprob(self, prompt, option):
         text = prompt if isinstance(prompt, str) else self.decode(prompt)
-        self.texts.append(text)
-        yes = self.share if "Danube." in text else 1 - self.share
-        return math.log(yes if option.strip() == "Yes" else 1 - yes)
-
-
-def scores(reranker, *passages, query="Where does Ulm lie?"):
-    return asyncio.run(reranker.score(query, passages))
+        self.prompts.append(text)
+        return math.log(0.8 if ("Danube." in text) == (option.strip() == "Yes") else 0.2)
 
 
 @pytest.mark.parametrize("capabilities", [{"score", "chat"}, {"score"}])
 def test_the_score_is_the_probability_of_yes(capabilities):
     judge = Judge(capabilities=frozenset(capabilities))
-    pisa, ulm = scores(LabelReranker(judge), PISA, ULM)
-    assert (near(0.2), near(0.8)) == (pisa, ulm)
-    assert all("Does the passage answer the question?" in text for text in judge.texts)
-    assert any(
-        "Question: Where does Ulm lie?\nPassage: Ulm: Ulm lies on the Danube." in each for each in judge.texts
-    )
-
-
-def test_passages_are_reordered_by_it():
-    retriever = RerankedRetriever(ScriptedRetriever([PISA, ULM]), LabelReranker(Judge()))
-    hits = asyncio.run(retriever.search("Where does Ulm lie?", 2))
+    reranker = LabelReranker(judge)
+    assert asyncio.run(reranker.score(QUERY, [PISA, ULM])) == [near(0.2), near(0.8)]
+    assert all("Does the passage answer the question?" in prompt for prompt in judge.prompts)
+    expected = f"Question: {QUERY}\nPassage: Ulm: Ulm lies on the Danube."
+    assert any(expected in prompt for prompt in judge.prompts)
+    hits = asyncio.run(RerankedRetriever(ScriptedRetriever([PISA, ULM]), reranker).search(QUERY, 2))
     assert [hit.passage.id for hit in hits] == ["2", "1"]
+    assert (reranker.name, reranker.fingerprint) == ("the probability of Yes by scripted", "")
+    judge.fingerprint = "judge-1"
+    assert "judge-1" in LabelReranker(judge).fingerprint
 
 
 def test_a_passage_that_does_not_fit_is_cut_at_its_end():
-    long = Passage("3", "", "Ulm lies here. " * 100 + "It is on the Danube.", "towns", 0, 1520)
     judge = Judge(context_tokens=120)
-    assert scores(LabelReranker(judge), long) == [near(0.2)], "the end with the Danube is cut off"
-    assert "Ulm lies here." in judge.texts[0]
-    assert scores(LabelReranker(Judge()), long) == [near(0.8)]
+    assert asyncio.run(LabelReranker(judge).score(QUERY, [LONG])) == [near(0.2)], "the Danube is cut off"
+    assert "Ulm lies here." in judge.prompts[0]
+    assert asyncio.run(LabelReranker(Judge()).score(QUERY, [LONG])) == [near(0.8)]
 
 
-def test_a_model_that_scores_no_options_can_not_rerank():
-    with pytest.raises(MissingAbility, match=r"scripted can't rerank passages.*name another model"):
-        LabelReranker(ScriptedModel(capabilities=frozenset({"chat"})))
+def broken(prompt, option):
+    raise ModelFailure("the server is gone.")
 
 
-def test_the_fingerprint_is_that_of_the_model():
-    judge = Judge()
-    assert LabelReranker(judge).fingerprint == ""
-    judge.fingerprint = "judge-1"
-    assert "judge-1" in LabelReranker(judge).fingerprint
-    assert LabelReranker(judge).name == "the probability of Yes by scripted"
+def search_with(model):
+    return asyncio.run(RerankedRetriever(ScriptedRetriever([PISA]), LabelReranker(model)).search(QUERY, 1))
 
 
-def test_a_model_by_name():
-    assert load_reranker("model:scripted").name == "the probability of Yes by scripted"
-    with pytest.raises(ModelSpecError, match="names no model: write hf:NAME"):
-        load_reranker("model:hf")
-    with pytest.raises(UnknownName, match="unknown model 'hg:x'"):
-        load_reranker("model:hg:x")
-    with pytest.raises(UnknownName, match="unknown model option 'dtpe'"):
-        load_reranker("model:hf:x?dtpe=bfloat16")
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (
+            lambda: LabelReranker(ScriptedModel(capabilities=frozenset({"chat"}))),
+            MissingAbility,
+            "scripted can't rerank passages.*name another model",
+        ),
+        (lambda: search_with(ScriptedModel(scores=broken)), RetrieverFailure, "not be searched .*is gone"),
+        (lambda: load_reranker("model:hf"), ModelSpecError, "names no model: write hf:NAME"),
+        (lambda: load_reranker("model:hg:x"), UnknownName, "unknown model 'hg:x'"),
+        (lambda: load_reranker("model:hf:x?dtpe=bfloat16"), UnknownName, "unknown model option 'dtpe'"),
+    ],
+)
+def test_models_that_can_not_rerank(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
 
 
 def test_a_model_by_name_on_the_command_line(sample_index, run):
@@ -91,15 +88,6 @@ def test_a_model_by_name_on_the_command_line(sample_index, run):
         "search", "Which river?", "--index", sample_index, "--rerank", "model:scripted?candidates=4", "--json"
     )
     assert code == 0, error
-    found = [hit["score"] for hit in json.loads(out)["hits"]]
-    assert found == sorted(found, reverse=True)
-    assert all(0 <= score <= 1 for score in found)
-
-
-def test_a_model_that_fails_is_a_failure_of_the_retriever():
-    def broken(prompt, option):
-        raise ModelFailure("the server is gone.")
-
-    retriever = RerankedRetriever(ScriptedRetriever([PISA]), LabelReranker(ScriptedModel(scores=broken)))
-    with pytest.raises(RetrieverFailure, match=r"could not be searched .*the server is gone"):
-        asyncio.run(retriever.search("Which river?", 1))
+    scores = [hit["score"] for hit in json.loads(out)["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)

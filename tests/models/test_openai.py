@@ -1,41 +1,69 @@
-"""Test a model on a server whose responses are correct."""
+"""Test what a model on a server sends, what it reads from correct responses, and that it shows no key."""
 
 import asyncio
+import logging
 import time
+import traceback
 
 import pytest
 from tests.models.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, CHAT, RAW, After, event, logprobs_of, model_of, texts, write
+from tests.models.served import ALL, CHAT, KEY, RAW, After, event, logprobs_of, model_of, texts, write
 from tests.tolerances import near
 
 from askance.ask import Engine
-from askance.core.errors import MissingAbility, ModelFailure
+from askance.configuration.build import load_model
+from askance.core.errors import (
+    InputError,
+    MissingAbility,
+    ModelFailure,
+    ModelSpecError,
+    PromptTooLong,
+    RequestRefused,
+)
+from askance.core.notes import noted
 from askance.core.token_ledger import Budget
-from askance.core.types import GenerateRequest, Passage, Raw, Sampling, Span, Want
+from askance.core.trace import Trace
+from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Want, untrusted
 from askance.methods.baselines import Single
+from askance.middleware.session import Session, SessionModel
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+
+TEXT = " It is Bonn. So"
+SCORING = ALL + "&chat=0&score=1"
 
 
 @pytest.fixture
 def server():
-    with ScriptedServer(ScriptedModel(lambda shown, key: " It is Bonn. So")) as server:
+    with ScriptedServer(ScriptedModel(lambda shown, key: TEXT)) as server:
         yield server
 
 
+@pytest.fixture
+def notes():
+    notes = []
+    with noted(lambda name, text: notes.append((name, text))):
+        yield notes
+
+
+def parameters(request):
+    """Return the names of the parameters of a request."""
+    return {*request.body, *request.body.get("stream_options", {})}
+
+
 @pytest.mark.parametrize("prompt", [RAW, CHAT])
-def test_a_text_with_its_signals(server, prompt):
+def test_a_text_has_the_signals_of_the_model_behind_the_server(server, prompt):
     want = Want(logprob=True, top_logprobs=2, entropy=True)
     (written,) = write(model_of(server), prompt, want)
-    assert (written.text, written.finish) == (" It is Bonn. So", "end")
+    assert (written.text, written.finish) == (TEXT, "end")
     assert texts(written) == [" It", " is", " Bonn.", " So"]
     assert len(written.dropped) == 1, "the server reports the end token"
-    (alone,) = asyncio.run(
-        ScriptedModel([" It is Bonn. So"]).generate(GenerateRequest(prompt, Sampling(20), want, key=("k",)))
-    )
-    for here, there in zip(written.tokens, alone.tokens, strict=True):
-        assert (here.logprob, here.top) == (there.logprob, there.top)
-        assert here.entropy == near(there.entropy), "the server reports the whole distribution"
+    (alone,) = write(ScriptedModel([TEXT]), prompt, want)
+    assert [(token.logprob, token.top) for token in written.tokens] == [
+        (token.logprob, token.top) for token in alone.tokens
+    ]
+    # The server reports the whole distribution.
+    assert [token.entropy for token in written.tokens] == near([token.entropy for token in alone.tokens])
     assert written.prompt_tokens == alone.prompt_tokens
 
 
@@ -59,103 +87,286 @@ def test_prompt_tokens_of_a_text_that_was_cut(server):
     (running,) = write(model_of(server, ALL + "&running_usage=1"), until=After(1))
     (bound,) = write(model_of(server), until=After(1))
     assert exact.prompt_tokens == running.prompt_tokens == whole.prompt_tokens < bound.prompt_tokens
-    assert [written.is_upper_bound for written in (whole, exact, running, bound)] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert [each.is_upper_bound for each in (whole, exact, running, bound)] == [False] * 3 + [True]
 
 
 @pytest.mark.parametrize("tokenizer", ["vllm", "llama.cpp", "llama-cpp-python"])
-def test_servers_count_each_in_its_way(server, tokenizer):
+def test_each_server_counts_in_its_way(server, tokenizer):
     model, alone = model_of(server, f"{ALL}&tokenize={tokenizer}"), ScriptedModel()
-    assert asyncio.run(model.count(RAW)) == asyncio.run(alone.count(RAW))
-    assert asyncio.run(model.count(RAW)) == asyncio.run(alone.count(RAW))
-    assert len(server.requests) == 1, "a count is remembered"
-    at_most = tokenizer == "llama-cpp-python"
-    counted, expected = asyncio.run(model.count(CHAT)), asyncio.run(alone.count(CHAT))
-    assert counted >= expected if at_most else counted == expected
+    for _ in range(2):
+        assert asyncio.run(model.count(RAW)) == asyncio.run(alone.count(RAW))
+    assert len(server.requests) == 1, "a count is cached"
+    counted, exact = asyncio.run(model.count(CHAT)), asyncio.run(alone.count(CHAT))
+    assert counted >= exact if tokenizer == "llama-cpp-python" else counted == exact
 
 
-def test_others_go_on_while_a_slow_server_counts():
+def test_other_tasks_go_on_while_a_slow_server_counts():
     """A question with every limit of tokens: each of its requests waits, and the event loop never does."""
     reply = ScriptedModel(lambda shown, key: " It is Bonn. So the answer is Bonn.")
     with ScriptedServer(reply, latency_seconds=0.5) as server:
-        model, num_requests = model_of(server, ALL + "&tokenize=vllm"), []
+        model, num_requests = model_of(server, ALL + "&tokenize=vllm"), set()
         retriever = ScriptedRetriever({"Where?": [Passage("1", "Bonn", "A city.")]})
-        engine = Engine(
-            Single(passages=1, l_max=900), {"answer": model}, retriever, budget=Budget(tokens=900)
-        )
-
-        async def others(asking):
-            while not asking.done():
-                num_requests.append(len(server.requests))
-                await asyncio.sleep(0.01)
+        method, budget = Single(passages=1, l_max=900), Budget(tokens=900)
+        engine = Engine(method, {"answer": model}, retriever, budget=budget)
 
         async def together():
             asking = asyncio.create_task(engine.answer("Where?"))
-            await others(asking)
+            while not asking.done():
+                num_requests.add(len(server.requests))
+                await asyncio.sleep(0.01)
             return asking.result()
 
         assert asyncio.run(together()).answer.short == "Bonn"
     assert [request.path for request in server.requests] == ["/tokenize"] * 2 + ["/v1/completions"]
-    assert {*num_requests} == {0, 1, 2, 3}, "the others were served during each request"
+    assert num_requests == {0, 1, 2, 3}, "other tasks ran during each request"
 
 
 def test_scores_are_read_from_the_repeated_prompt(server):
-    prompt = Raw((Span("One red"),))
-    model = model_of(server, ALL + "&chat=0&score=1")
-    scores = asyncio.run(model.score(prompt, [" river", " two three"]))
-    assert scores == asyncio.run(ScriptedModel().score(prompt, [" river", " two three"]))
-    with pytest.raises(MissingAbility, match="scores options only after raw prompts"):
-        asyncio.run(model.score(CHAT, [" river"]))
-    with pytest.raises(MissingAbility, match="give score: add chat=0&completions=1&score=1"):
-        asyncio.run(model_of(server).score(prompt, [" river"]))
+    prompt, options = Raw((Span("One red"),)), [" river", " two three"]
+    scores = asyncio.run(model_of(server, SCORING).score(prompt, options))
+    assert scores == asyncio.run(ScriptedModel().score(prompt, options))
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("answer", "message"),
     [
         (event("It"), "no log-probabilities of the prompt"),
         (event("It", logprobs_of("It")), "not the prompt that it was to repeat"),
         (event("", logprobs_of("Where is", " it? Bo", "nn", ".")), "belongs to the prompt and to the option"),
-        (
-            event("Where is it? Bonn.", logprobs_of("Where is it?", " Bonn")),
-            "moved by one token: none for '.'",
-        ),
+        (event("Where is it? Bonn.", logprobs_of("Where is it?", " Bonn")), "by one token: none for '.'"),
     ],
 )
-def test_scores_that_can_not_be_read(server, answer, expected):
+def test_scores_that_can_not_be_read(server, answer, message):
     server.faults.append(Fault(body=answer))
-    with pytest.raises(ModelFailure, match=expected):
-        asyncio.run(model_of(server, ALL + "&chat=0&score=1").score(RAW, [" Bonn"]))
-
-
-def test_characters_in_parts():
-    flower = "🌸".encode()
-    chat = [
-        {"choices": [{"delta": {"content": text}, "logprobs": {"content": [entry]}, "finish_reason": None}]}
-        for text, entry in [
-            ("", {"token": "\\xf0\\x9f", "bytes": list(flower[:2]), "logprob": -0.1}),
-            ("🌸", {"token": "\\x8c\\xb8", "bytes": list(flower[2:]), "logprob": -0.2}),
-            ("!", {"token": "!", "bytes": [33], "logprob": -0.3}),
-        ]
-    ]
-    with ScriptedServer() as server:
-        server.faults.append(Fault(events=[*chat, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]))
-        model = model_of(server, "logprobs=1")
-        (written,) = write(model, CHAT, Want(logprob=True))
-    assert texts(written) == ["", "🌸", "!"]
-    assert [(token.start, token.end) for token in written.tokens] == [(0, 0), (0, 1), (1, 2)]
-    assert [token.logprob for token in written.tokens] == [-0.1, -0.2, -0.3]
-    assert model.decode(tuple(token.id for token in written.tokens)) == "🌸!"
+    with pytest.raises(ModelFailure, match=message):
+        asyncio.run(model_of(server, SCORING).score(RAW, [" Bonn"]))
 
 
 def test_a_server_that_counts_tokens_otherwise(server):
     server.faults.append(Fault(events=[event(" It is"), event(" Bonn", finish="length")]))
-    (written,) = write(model_of(server), max_tokens=3)
-    assert (texts(written), written.finish) == ([" It is", " Bonn"], "length")
     server.faults.append(Fault(events=[event(" a"), event(" b"), event(" c"), event(" d")]))
-    (longer,) = write(model_of(server), max_tokens=2)
+    (shorter,), (longer,) = write(model_of(server), max_tokens=3), write(model_of(server), max_tokens=2)
+    assert (texts(shorter), shorter.finish) == ([" It is", " Bonn"], "length")
     assert (texts(longer), longer.finish) == ([" a", " b"], "length"), "text beyond the limit is dropped"
+
+
+def test_characters_in_parts(server):
+    flower = "🌸".encode()
+    tokens = [("", flower[:2], -0.1), ("🌸", flower[2:], -0.2), ("!", b"!", -0.3)]
+    choices = [
+        {
+            "delta": {"content": text},
+            "logprobs": {"content": [{"token": text, "bytes": list(part), "logprob": logprob}]},
+        }
+        for text, part, logprob in tokens
+    ]
+    end = {"delta": {}, "finish_reason": "stop"}
+    server.faults.append(Fault(events=[{"choices": [choice]} for choice in (*choices, end)]))
+    model = model_of(server, "logprobs=1")
+    (written,) = write(model, CHAT, Want(logprob=True))
+    shown = [(token.text, token.start, token.end, token.logprob) for token in written.tokens]
+    assert shown == [("", 0, 0, -0.1), ("🌸", 0, 1, -0.2), ("!", 1, 2, -0.3)]
+    assert model.decode(tuple(token.id for token in written.tokens)) == "🌸!"
+
+
+def test_requests_for_raw_prompts(server):
+    model = model_of(server, "completions=1&top_logprobs=5&top_k=1")
+    prompt = Raw((Span("<|a|>"), untrusted("<|im_end|> there")), (model.tokenize(" It"),))
+    write(model, prompt, Want(entropy=True), stop=("\n",))
+    write(model, temperature=0.7, top_p=0.9, top_k=3)
+    greedy, drawn = (request.body for request in server.requests)
+    common = {"model": "tiny", "max_tokens": 20, "stream": True, "stream_options": {"include_usage": True}}
+    text = "<|a|><\u200b|im_end|> there It"
+    assert server.requests[0].path == "/v1/completions"
+    assert greedy == common | {"prompt": text, "temperature": 0.0, "logprobs": 5}
+    assert 0 <= drawn.pop("seed") < 2**31
+    assert drawn == common | {"prompt": "Where is it?", "temperature": 0.7, "top_p": 0.9, "top_k": 3}
+
+
+def test_requests_for_chats(server):
+    prompt = Chat(CHAT.turns, (untrusted("It is"),))
+    write(model_of(server, "continuation=1&logprobs=1"), prompt, Want(logprob=True))
+    write(model_of(server, "continuation=final_message&top_logprobs=4&completion_tokens=1"), prompt)
+    write(model_of(server, "top_logprobs=5"), CHAT, Want(logprob=True))
+    plain, flagged, with_top = (request.body for request in server.requests)
+    messages = [("system", "Be brief."), ("user", "Where is it?"), ("assistant", "It is")]
+    common = {
+        "model": "tiny", "temperature": 0.0, "stream": True, "stream_options": {"include_usage": True},
+        "messages": [{"role": role, "content": content} for role, content in messages],
+    }  # fmt: skip
+    continuing = {"continue_final_message": True, "add_generation_prompt": False}
+    assert plain == common | {"max_tokens": 20, "logprobs": True}
+    assert flagged == common | {"max_completion_tokens": 20, **continuing}
+    assert (with_top["logprobs"], with_top["top_logprobs"]) == (True, 1), "no more than are wanted"
+
+
+def test_a_server_with_penalties_of_its_own_gets_neutral_values(server):
+    model = model_of(server, "completions=1&neutral=1&top_k=1")
+    write(model)
+    write(model, temperature=1.0, top_k=7)
+    sent = [
+        [request.body[name] for name in ("repeat_penalty", "min_p", "top_k")] for request in server.requests
+    ]
+    assert sent == [[1.0, 0.0, 0], [1.0, 0.0, 7]]
+
+
+def test_a_server_that_does_not_guard_its_window_is_asked_to_count(server):
+    model, context = model_of(server, "completions=1&tokenize=llama-cpp-python&context=40"), 40
+    exact = asyncio.run(ScriptedModel().count(RAW))
+    write(model, max_tokens=10)
+    assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
+    assert write(model, max_tokens=context - exact)[0].text == TEXT
+    server.requests.clear()
+    with pytest.raises(PromptTooLong, match=f"{exact} or more tokens, {context - exact + 1} to write"):
+        write(model, max_tokens=context - exact + 1)
+    assert server.requests == []
+
+
+def test_a_full_window_is_noted(server, notes):
+    exact = asyncio.run(ScriptedModel().count(RAW))
+    write(model_of(server, f"{ALL}&context={exact + 20}"))
+    assert notes == []
+    write(model_of(server, f"{ALL}&context={exact + 19}"))
+    ((name, text),) = notes
+    assert name == "window"
+    assert f"read {exact} tokens with 20 more to write and has a window of {exact + 19}" in text
+
+
+def test_top_k_is_left_out_if_it_is_not_declared_and_that_is_noted(server, notes):
+    write(model_of(server), temperature=1.0, top_k=5)
+    write(model_of(server), temperature=0.0, top_k=5)
+    assert "top_k" not in server.requests[0].body
+    ((name, text),) = notes
+    assert name == "top_k"
+    assert "not declared to support top_k=5, and draws from all tokens: add top_k=1 to its" in text
+
+
+def test_seeds_depend_on_key_and_sample_alone(server):
+    model = model_of(server)
+    write(model, temperature=1.0, n=3)
+    write(model, temperature=1.0)
+    write(model, temperature=1.0, key=("other",))
+    write(model, n=3)
+    *three, again, other = (request.body["seed"] for request in server.requests[:-1])
+    assert len({*three, other}) == 4
+    assert again in three
+    assert len(server.requests) == 6, "greedy samples are one request"
+
+
+@pytest.mark.parametrize(
+    ("options", "prompt", "want", "message"),
+    [
+        ("chat=1", RAW, Want(), "give raw: add completions=1"),
+        ("chat=0&completions=1", CHAT, Want(), "give chat: add chat=1"),
+        ("chat=1", Chat(CHAT.turns, (Span("It"),)), Want(), "add continuation=1"),
+        ("chat=1", CHAT, Want(logprob=True), "add logprobs=1"),
+        ("logprobs=1", CHAT, Want(entropy=True), "add top_logprobs=5"),
+        (ALL, RAW, Want(attention="mean"), "give attention: no server returns that"),
+        (ALL, RAW, Want(token_probs=("a",)), "give token_probs: no server returns that"),
+        (ALL, RAW, None, "give score: add chat=0&completions=1&score=1"),
+        (SCORING, CHAT, None, "scores options only after raw prompts"),
+    ],
+)
+def test_nothing_is_asked_that_is_not_declared(server, options, prompt, want, message):
+    model = model_of(server, options)
+    with pytest.raises(MissingAbility, match=message):
+        write(model, prompt, want) if want else asyncio.run(model.score(prompt, [" river"]))
+    assert server.requests == []
+
+
+def refuse(server, *names, shape="Unrecognized request argument supplied: {}"):
+    def answer(request):
+        refused = next((name for name in names if name in parameters(request)), None)
+        return refused and Fault(400, body={"error": {"message": shape.format(refused), "param": None}})
+
+    server.answers = answer
+
+
+@pytest.mark.parametrize(
+    ("refused", "options", "sampling", "consequence"),
+    [
+        ("seed", "", {"temperature": 1.0}, ": samples are not the same when they are drawn again."),
+        ("stream_options", "", {}, ": askance counts the prompt tokens itself."),
+        ("continuous_usage_stats", "running_usage=1", {}, ": askance counts the prompt tokens of a cut text"),
+        ("top_k", "top_k=1", {"temperature": 1.0, "top_k": 5}, ": samples are drawn from all tokens."),
+        ("min_p", "neutral=1", {}, "from here on."),
+        ("repeat_penalty", "neutral=1", {}, "from here on."),
+    ],
+)
+@pytest.mark.parametrize("shape", ["Unknown parameter: '{}'.", "does not support: ['{}'], for model=m"])
+def test_a_refused_parameter_is_left_out_and_noted(
+    server, notes, refused, options, sampling, consequence, shape
+):
+    refuse(server, refused, shape=shape)
+    model = model_of(server, f"{ALL}&{options}")
+    assert [write(model, **sampling)[0].text for _ in range(2)] == [TEXT, TEXT]
+    first, *others = map(parameters, server.requests)
+    related = {"min_p", "repeat_penalty", "top_k", "stream_options", "include_usage"}
+    assert len(others) == 2, "once it is known, it is not sent again"
+    assert all(first - related - {refused} <= sent <= first - {refused} for sent in others)
+    (note,) = [text for name, text in notes if name == "refused"]
+    assert f"refuses {refused}, which is left out from here on" in note
+    assert consequence in note
+
+
+def test_a_length_has_the_name_that_the_server_takes(server):
+    refuse(server, "max_tokens", shape="Unsupported parameter: '{}'. Use 'max_completion_tokens' instead.")
+    assert write(model_of(server, "chat=1"), CHAT)[0].text == TEXT
+    assert {name for name in server.requests[-1].body if "max" in name} == {"max_completion_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "prompt"),
+    [
+        (("max_tokens", "max_completion_tokens"), "chat=1", CHAT),
+        (("max_tokens",), ALL, RAW),
+        (("temperature",), ALL, RAW),
+        (("logprobs",), ALL, RAW),
+    ],
+)
+def test_an_indispensable_parameter_is_not_left_out(server, names, options, prompt):
+    refuse(server, *names)
+    with pytest.raises(RequestRefused, match="answered 400: Unrecognized request argument supplied: "):
+        write(model_of(server, options), prompt, Want(logprob=options == ALL))
+    assert len(server.requests) <= 3
+
+
+def together(model, count, **sampling):
+    """Return the texts of requests that are sent at the same time."""
+    requests = [GenerateRequest(RAW, Sampling(20, **sampling), key=(number,)) for number in range(count)]
+
+    async def generate():
+        return await asyncio.gather(*map(model.generate, requests))
+
+    return {written.text for (written,) in asyncio.run(generate())}
+
+
+def test_a_refusal_of_requests_at_the_same_time_is_noted_once(server, notes):
+    refuse(server, "seed")
+    assert together(model_of(server), 5, temperature=1.0) == {TEXT}
+    assert [name for name, _ in notes] == ["refused"]
+
+
+def test_no_more_requests_at_a_time_than_declared():
+    with ScriptedServer(ScriptedModel(lambda shown, key: TEXT), latency_seconds=0.05) as server:
+        began = time.perf_counter()
+        assert together(model_of(server, ALL + "&in_flight=2"), 6) == {TEXT}
+        assert time.perf_counter() - began >= 0.15
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # A file of secrets may end with a line break.
+    caplog.set_level(logging.DEBUG)
+    with ScriptedServer(key=KEY) as server:
+        right = model_of(server)
+        write(right)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY + "-not")
+        wrong, trace = model_of(server), Trace()
+        with pytest.raises(ModelSpecError, match=r"401: wrong key: Bearer \[key\]") as refused:
+            write(SessionModel(wrong, "answer", Session(trace, (0, "q"))))
+    with pytest.raises(InputError, match="unknown model option 'api_key'") as unknown:
+        load_model(f"openai:m@http://host/v1?api_key={KEY}")
+    shown = [caplog.text, repr(trace.events), repr(right), right.name, right.fingerprint, str(unknown.value)]
+    shown += traceback.format_exception(refused.value)
+    assert not [text for text in shown if KEY in text]
+    assert "401" in "".join(shown)

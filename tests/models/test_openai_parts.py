@@ -1,4 +1,4 @@
-"""Test how responses are parsed: entropy and its bounds, texts and ids, alignment of tokens and text."""
+"""Test how specifications and responses are parsed: options, texts and ids, events, alignment and entropy."""
 
 import json
 import math
@@ -11,12 +11,18 @@ from tests.tolerances import near, tolerance
 
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import Span, untrusted
-from askance.models.openai import tokenization
 from askance.models.openai.events import InvalidResponse, TokenLogprob, read_event
 from askance.models.openai.load import load_openai
-from askance.models.openai.options import OPTION_NAMES, SERVERS, ServerOptions, read_options
+from askance.models.openai.options import SERVERS, ServerOptions, read_options
 from askance.models.openai.streaming import TokenAligner, entropy_bounds
-from askance.models.openai.tokenization import TextTokens
+from askance.models.openai.tokenization import (
+    TextTokens,
+    decode,
+    neutralize_control,
+    token_bytes,
+    token_id,
+    tokenize,
+)
 
 NONE = "\ufffd"
 ROUNDING = tolerance("float64", "formula")
@@ -35,191 +41,162 @@ def test_the_entropy_lies_between_its_bounds(sharpness, num_known):
         assert entropy_bounds(logprobs[:num_known].tolist(), num_known, 5000)[1] >= most
 
 
-def test_both_bounds_are_reached():
-    evenly = entropy_bounds([math.log(0.5)], 1, 3)
-    assert evenly[1] == near(0.5 * math.log(2) + 2 * 0.25 * math.log(4))
-    assert evenly[0] == near(2 * 0.5 * math.log(2)), "the rest is one token of the same probability"
-    in_steps = entropy_bounds([math.log(0.4), math.log(0.25)], 2, 100)[0]
-    assert in_steps == near(-sum(p * math.log(p) for p in (0.4, 0.25, 0.25, 0.1)))
+def entropy(*probabilities):
+    return -sum(p * math.log(p) for p in probabilities if p)
 
 
-def test_what_is_told_whole_has_no_bounds():
-    assert entropy_bounds([math.log(0.75), math.log(0.25)], 20, 1000) == near(
-        (0.5623, 0.5623), "as told", "4 decimals"
-    )
-    assert entropy_bounds([0.0, -9999.0], 2, 1000) == (0.0, 0.0)
-
-
-def test_where_some_are_lost_the_rest_may_be_one_token():
-    least, _ = entropy_bounds([math.log(0.5), math.log(0.1)], 20, 1000)
-    assert least == near(-sum(p * math.log(p) for p in (0.5, 0.1, 0.4)))
-
-
-def test_probabilities_beyond_one():
+@pytest.mark.parametrize(
+    ("known", "num_requested", "vocabulary_size", "least", "most"),
+    [
+        # The rest is one token of the same probability, or is spread evenly over two.
+        ([0.5], 1, 3, [0.5, 0.5], [0.5, 0.25, 0.25]),
+        ([0.4, 0.25], 2, 4, [0.4, 0.25, 0.25, 0.1], [0.4, 0.25, 0.175, 0.175]),
+        # Fewer than requested may hide a token of any probability.
+        ([0.5, 0.1], 20, 4, [0.5, 0.1, 0.4], [0.5, 0.1, 0.2, 0.2]),
+        ([0.75, 0.25], 20, 1000, [0.75, 0.25], [0.75, 0.25]),
+        ([1.0, 0.0], 2, 1000, [1.0], [1.0]),
+    ],
+)
+def test_both_bounds_of_the_entropy_are_reached(known, num_requested, vocabulary_size, least, most):
+    logprobs = [math.log(p) if p else -9999.0 for p in known]
+    bounds = entropy_bounds(logprobs, num_requested, vocabulary_size)
+    assert bounds == near((entropy(*least), entropy(*most)))
     with pytest.raises(ValueError, match=r"sum to 1\.400"):
         entropy_bounds([math.log(0.7), math.log(0.7)], 2, 10)
 
 
-@given(st.text())
+@given(st.text(max_size=50))
 @settings(max_examples=200, deadline=None)
 def test_texts_and_ids_are_inverse(text):
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert tokenization.decode(tokenization.tokenize(text)) == whole
-    assert "".join(TextTokens().pieces(tokenization.tokenize(text))) == whole
-
-
-def test_pieces_are_about_as_long_as_tokens():
-    assert TextTokens().pieces(tokenization.tokenize("It is 1879, in Köln.\n\n— no_one")) == (
-        "It", " is", " 187", "9", ",", " in", " Köln", ".", "\n\n", "—", " no", "_", "one",
-    )  # fmt: skip
+    assert decode(tokenize(text)) == "".join(TextTokens().pieces(tokenize(text))) == whole
 
 
 @given(st.binary(max_size=12))
 @settings(deadline=None)
 def test_an_id_stands_for_its_bytes(token):
-    assert tokenization.token_bytes(tokenization.token_id(token)) == token
+    assert token_bytes(token_id(token)) == token
+
+
+def test_pieces_are_about_as_long_as_tokens():
+    assert "|".join(TextTokens().pieces(tokenize("It is 1879, in Köln.\n\n— no_one"))) == (
+        "It| is| 187|9|,| in| Köln|.|\n\n|—| no|_|one"
+    )
 
 
 @pytest.mark.parametrize(
     "control",
     ["<|im_start|>", "<｜User｜>", "<s>", "</s>", "[INST]", "<<SYS>>", "<start_of_turn>", "<think>"],
 )
-def test_text_from_outside_holds_no_control_string(control):
-    assert tokenization.neutralize_control((Span(control),)) == control
-    broken = tokenization.neutralize_control((untrusted(f"a{control}b{control}"),))
+def test_untrusted_text_holds_no_control_token(control):
+    ours = Span(control)
+    assert neutralize_control((ours,)) == control
+    broken = neutralize_control((untrusted(f"a{control}b{control}"),))
     assert control not in broken
     assert broken.replace("\u200b", "") == f"a{control}b{control}"
-    assert control not in tokenization.neutralize_control((tokenization.tokenize(control),)), (
-        "a model's own words are from outside, too"
-    )
+    assert control not in neutralize_control((tokenize(control),)), "a model's own words are untrusted, too"
     for cut in range(1, len(control)):
         for trusted in (True, False):
             halves = Span(control[:cut], trusted), Span(control[cut:], not trusted)
-            assert control not in tokenization.neutralize_control((Span(control), *halves)).removeprefix(
-                control
-            )
-
-
-def test_other_marks_stay_as_they_are():
+            assert control not in neutralize_control((ours, *halves)).removeprefix(control)
     text = "if a < b | c > d: print([1, 2]) <b>bold</b> [1] <p|q>"
-    assert tokenization.neutralize_control((untrusted(text),)) == text
+    assert neutralize_control((untrusted(text),)) == text, "other marks stay as they are"
 
 
-def entries(*tokens):
+FLOWER = "🌸".encode()
+SILENT = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]}).entries
+"""A token of which a server reports neither text nor bytes."""
+
+
+def entries(tokens):
     return [
-        TokenLogprob(token, token.encode(), -1.0) if isinstance(token, str) else TokenLogprob("", token, -1.0)
+        token
+        if isinstance(token, TokenLogprob)
+        else TokenLogprob(token, token.encode(), -1.0)
+        if isinstance(token, str)
+        else TokenLogprob("", token, -1.0)
         for token in tokens
     ]
 
 
-def aligned(*steps, ended=False):
+def aligned(steps, has_ended):
     """Return the bytes of each token, and the end token, from events of (text, tokens)."""
     aligner, pieces = TokenAligner(), []
     for text, tokens in steps:
-        pieces += aligner.add(text.encode(), entries(*tokens))
-    rest, end = aligner.finish(has_ended=ended)
-    return [piece.raw.decode(errors="replace") for piece in (*pieces, *rest)], end and end.text
+        pieces += aligner.add(text.encode(), entries(tokens))
+    rest, end = aligner.finish(has_ended=has_ended)
+    return [piece.raw for piece in (*pieces, *rest)], end
 
 
-def test_tokens_are_found_in_their_text_in_any_rhythm():
-    expected = ["The", " cat", "."]
-    assert aligned(("The", ["The"]), (" cat", [" cat"]), (".", ["."]))[0] == expected
-    assert aligned(("The cat.", expected))[0] == expected
-    assert aligned(("", ["The"]), ("The ca", []), ("t.", [" cat", "."]))[0] == expected
-    assert aligned(("The cat", []), (".", expected))[0] == expected
-
-
-def test_the_end_token_stands_behind_the_text():
-    assert aligned(("Yes", ["Yes"]), ("", ["<|im_end|>"]), ended=True) == (["Yes"], "<|im_end|>")
-    assert aligned(("", ["<|im_end|>"]), ended=True) == ([], "<|im_end|>")
-    assert aligned(("Yes", ["Yes"]), ended=True) == (["Yes"], None)
-
-
-def test_a_character_in_parts():
-    flower = "🌸".encode()
-    steps = [("", [b"\xf0\x9f"]), ("🌸", [flower[2:]]), (" is", [" is"])]
-    aligner, raw = TokenAligner(), []
-    for text, tokens in steps:
-        raw += [piece.raw for piece in aligner.add(text.encode(), entries(*tokens))]
-    assert raw == [b"\xf0\x9f", flower[2:], b" is"]
-
-
-@pytest.mark.parametrize("part", [NONE, ""])
-def test_parts_of_a_character_that_a_server_does_not_tell(part):
-    assert aligned(("a", ["a"]), ("🌸🌸", [part] * 4), (" b", [" b"]))[0] == ["a", "", "", "", "🌸🌸", " b"]
-    assert aligned(("a🌸", ["a", part, part]))[0] == ["a", "", "🌸"]
-    assert aligned(("a🌸", ["a", part, part]), ("", ["<end>"]), ended=True) == (["a", "", "🌸"], "<end>")
-
-
-def test_a_text_that_does_hold_the_sign_of_a_broken_character():
-    assert aligned((f"a{NONE}b", ["a", NONE, "b"]))[0] == ["a", NONE, "b"]
-
-
-def test_half_a_character_at_the_end_of_the_length():
-    assert aligned(("a", ["a"]), ("", [b"\xf0\x9f"]))[0] == ["a", ""]
-
-
-def test_spaces_that_vocabularies_make_ambiguous():
-    assert aligned(("Bonn is", [" Bonn", " is"]))[0] == ["Bonn", " is"]
-    assert aligned(("In Bonn", ["In", "Bonn"]))[0] == ["In", " Bonn"]
-    assert aligned(("B", [" Bonn"]), ("onn", []))[0] == ["Bonn"]
-
-
-def test_a_control_token_that_is_told_as_nothing():
-    assert aligned((" Bonn", ["", " Bonn"]))[0] == ["", " Bonn"]
-
-
-def test_a_token_of_which_neither_text_nor_bytes_are_told():
-    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    aligner = TokenAligner()
-    assert list(aligner.add(b"a", entries("a"))) != []
-    assert list(aligner.add(b"", silent.entries)) == []
-    with pytest.raises(InvalidResponse, match="it loses characters that are spread over several tokens"):
-        list(aligner.add(b" b", entries(" b")))
-    kept = TokenAligner()
-    assert list(kept.add(b"", silent.entries)) == []
-    assert [piece.raw.decode() for piece in kept.add("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
-
-
-def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
-    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    half, lost = TokenAligner(), TokenAligner()
-    assert list(half.add(b"", silent.entries * 3)) == list(lost.add(b"", silent.entries * 4)) == []
-    assert [piece.raw for piece in half.finish(has_ended=False)[0]] == [b""] * 3
-    with pytest.raises(InvalidResponse, match="it loses characters"):
-        lost.finish(has_ended=False)
-
-
-def test_the_end_itself_may_be_told_as_nothing():
-    silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    ended, lost = TokenAligner(), TokenAligner()
-    assert list(ended.add(b"", silent.entries)) == list(lost.add(b"", silent.entries * 2)) == []
-    assert ended.finish(has_ended=True) == ([], silent.entries[0])
-    with pytest.raises(InvalidResponse, match="it loses characters"):
-        lost.finish(has_ended=True)
-
-
-def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
-    logprobs = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
-    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": logprobs}]})
-    assert [piece.raw for piece in TokenAligner().add(b"a", event.entries)] == [b"", b"a"]
+THE_CAT = ["The", " cat", "."]
 
 
 @pytest.mark.parametrize(
-    ("steps", "expected"),
+    ("steps", "expected", "end"),
     [
-        ([("The cat", ["The", " dog"])], r"of the token ' dog' where its text has ' cat'"),
-        ([("The cat", ["The"])], r"no log-probabilities for ' cat' at the end"),
-        ([("The", ["The", " cat", " sat"])], r"of the token ' cat' where its text has nothing more"),
+        # Tokens are found in their text in any rhythm.
+        ([("The", ["The"]), (" cat", [" cat"]), (".", ["."])], THE_CAT, None),
+        ([("The cat.", THE_CAT)], THE_CAT, None),
+        ([("", ["The"]), ("The ca", []), ("t.", [" cat", "."])], THE_CAT, None),
+        ([("The cat", []), (".", THE_CAT)], THE_CAT, None),
+        # The end token stands behind the text.
+        ([("Yes", ["Yes"]), ("", ["<|im_end|>"])], ["Yes"], "<|im_end|>"),
+        ([("", ["<|im_end|>"])], [], "<|im_end|>"),
+        ([("", SILENT)], [], ""),
+        # Parts of a character, which some servers report as U+FFFD or as nothing.
+        ([("", [FLOWER[:2]]), ("🌸", [FLOWER[2:]]), (" is", [" is"])], [FLOWER[:2], FLOWER[2:], " is"], None),
+        *(
+            case
+            for part in (NONE, "")
+            for case in (
+                ([("a", ["a"]), ("🌸🌸", [part] * 4), (" b", [" b"])], ["a", "", "", "", "🌸🌸", " b"], None),
+                ([("a🌸", ["a", part, part]), ("", ["<end>"])], ["a", "", "🌸"], "<end>"),
+            )
+        ),
+        ([("a🌸", ["a", NONE, NONE])], ["a", "", "🌸"], None),
+        ([("", SILENT), ("🌸 b", [" b"])], ["🌸", " b"], None),
+        ([(f"a{NONE}b", ["a", NONE, "b"])], ["a", NONE, "b"], None),
+        # Spaces that SentencePiece vocabularies make ambiguous.
+        ([("Bonn is", [" Bonn", " is"])], ["Bonn", " is"], None),
+        ([("In Bonn", ["In", "Bonn"])], ["In", " Bonn"], None),
+        ([("B", [" Bonn"]), ("onn", [])], ["Bonn"], None),
+        # A control token that is reported as nothing.
+        ([(" Bonn", ["", " Bonn"])], ["", " Bonn"], None),
     ],
 )
-def test_tokens_of_another_text(steps, expected):
-    with pytest.raises(InvalidResponse, match=expected):
-        aligned(*steps)
+def test_tokens_are_aligned_with_the_text(steps, expected, end):
+    raw, found = aligned(steps, has_ended=True)
+    assert raw == [text if isinstance(text, bytes) else text.encode() for text in expected]
+    assert (found and found.text) == end
+
+
+LOST = "it loses characters that are spread over several tokens"
 
 
 @pytest.mark.parametrize(
-    ("event", "expected"),
+    ("steps", "has_ended", "message"),
+    [
+        ([("The cat", ["The", " dog"])], True, "of the token ' dog' where its text has ' cat'"),
+        ([("The cat", ["The"])], True, "no log-probabilities for ' cat' at the end"),
+        ([("The", ["The", " cat", " sat"])], True, "of the token ' cat' where its text has nothing more"),
+        ([("a", ["a"]), ("", SILENT), (" b", [" b"])], True, LOST),
+        ([("", SILENT * 2)], True, LOST),
+        # A text of full length may end in a part of a character, but in no more.
+        ([("", SILENT * 4)], False, LOST),
+    ],
+)
+def test_tokens_of_another_text(steps, has_ended, message):
+    with pytest.raises(InvalidResponse, match=message):
+        aligned(steps, has_ended)
+
+
+def test_half_a_character_at_the_full_length():
+    assert aligned([("a", ["a"]), ("", [FLOWER[:2]])], has_ended=False) == ([b"a", b""], None)
+    assert aligned([("", SILENT * 3)], has_ended=False) == ([b""] * 3, None)
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
     [
         ([], r"all of it is \[\]"),
         ({"choices": 3}, "choices is 3"),
@@ -227,46 +204,67 @@ def test_tokens_of_another_text(steps, expected):
         ({"choices": [{"delta": "x"}]}, "delta is 'x'"),
         ({"choices": [{"delta": {"content": 3}}]}, "delta.content is 3"),
         ({"choices": [{"text": "a", "logprobs": 3}]}, "logprobs is 3"),
-        ({"choices": [{"text": "a", "logprobs": {"token_logprobs": ["x"]}}]}, "token_logprobs.0 is 'x'"),
-        ({"choices": [{"text": "a", "logprobs": {"token_logprobs": [2.5]}}]}, "token_logprobs.0 is 2.5"),
-        ({"choices": [{"text": "a", "logprobs": {"tokens": [5]}}]}, "tokens.0 is 5"),
-        ({"choices": [{"delta": {}, "logprobs": {"content": [{"token": "a"}]}}]}, "content.0.logprob is"),
-        ({"choices": [{"delta": {}, "logprobs": {"content": 5}}]}, "logprobs.content is 5"),
+        ({"choices": [{"logprobs": {"token_logprobs": ["x"]}}]}, "token_logprobs.0 is 'x'"),
+        ({"choices": [{"logprobs": {"token_logprobs": [2.5]}}]}, "token_logprobs.0 is 2.5"),
+        ({"choices": [{"logprobs": {"tokens": [5]}}]}, "tokens.0 is 5"),
+        ({"choices": [{"logprobs": {"content": [{"token": "a"}]}}]}, "content.0.logprob is"),
+        ({"choices": [{"logprobs": {"content": 5}}]}, "logprobs.content is 5"),
     ],
 )
-def test_events_that_are_none(event, expected):
-    with pytest.raises(InvalidResponse, match=expected):
+def test_values_that_are_no_events(event, message):
+    with pytest.raises(InvalidResponse, match=message):
         read_event(event)
 
 
-def test_tokens_that_are_no_text_in_the_endpoint_of_completions():
-    logprobs = {
-        "tokens": ["bytes:\\xf0\\x9f", "b"],
-        "token_logprobs": [None, -1],
-        "top_logprobs": [None, {"b": -1}],
-    }
-    event = read_event({"choices": [{"text": "b", "logprobs": logprobs}]})
-    assert [(entry.raw, entry.logprob) for entry in event.entries] == [(b"\xf0\x9f", 0.0), (b"b", -1.0)]
-
-
-def test_thoughts_are_no_part_of_the_text():
-    logprobs = {"content": [{"token": "Hm", "logprob": -1}]}
-    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": logprobs}]})
-    assert (event.text, event.entries) == ("", None)
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        # The completions endpoint escapes tokens that are no text.
+        (
+            {
+                "text": "b",
+                "logprobs": {
+                    "tokens": ["bytes:\\xf0\\x9f", "b"],
+                    "token_logprobs": [None, -1],
+                    "top_logprobs": [None, {"b": -1}],
+                },
+            },
+            ("b", [(b"\xf0\x9f", 0.0, True), (b"b", -1.0, True)]),
+        ),
+        # Reasoning is no part of the text.
+        (
+            {"delta": {"reasoning_content": "Hm"}, "logprobs": {"content": [{"token": "Hm", "logprob": -1}]}},
+            ("", None),
+        ),
+        # Nothing is lost if a server says that a token has no bytes.
+        (
+            {
+                "delta": {"content": ""},
+                "logprobs": {"content": [{"token": "", "bytes": [], "logprob": -1.0}]},
+            },
+            ("", [(b"", -1.0, True)]),
+        ),
+    ],
+)
+def test_events_of_both_endpoints(choice, expected):
+    event = read_event({"choices": [choice]})
+    tokens = event.entries and [(entry.raw, entry.logprob, entry.is_complete) for entry in event.entries]
+    assert (event.text, tokens) == expected
 
 
 def test_nothing_is_assumed_of_a_server():
     assert (ServerOptions().signals, ServerOptions().capabilities) == (frozenset(), {"chat"})
-    assert read_options({"server": "vllm"}).capabilities == {"raw", "chat", "continuation"}
-    assert read_options({"server": "vllm", "continuation": "0"}).capabilities == {"raw", "chat"}
-    scoring = read_options({"server": "vllm", "chat": "0", "score": "1"})
-    assert scoring.capabilities == {"raw", "continuation", "score"}
-    for name in SERVERS:
-        assert read_options({"server": name}).capabilities >= {"chat"}
+    for options, capabilities in [
+        ({"server": "vllm"}, {"raw", "chat", "continuation"}),
+        ({"server": "vllm", "continuation": "0"}, {"raw", "chat"}),
+        ({"server": "vllm", "chat": "0", "score": "1"}, {"raw", "continuation", "score"}),
+    ]:
+        assert read_options(options).capabilities == capabilities
+    assert all("chat" in read_options({"server": name}).capabilities for name in SERVERS)
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "expected"),
+    ("options", "kind", "message"),
     [
         ({"server": "vlm"}, UnknownName, "did you mean 'vllm'"),
         ({"top_logprobs": "many"}, ParameterError, "expected int"),
@@ -276,79 +274,60 @@ def test_nothing_is_assumed_of_a_server():
         ({"chat": "0"}, ParameterError, "at least one endpoint"),
     ],
 )
-def test_options_that_can_not_be_used(options, error, expected):
-    with pytest.raises(error, match=expected):
+def test_options_that_can_not_be_used(options, kind, message):
+    with pytest.raises(kind, match=message):
         read_options(options)
 
 
+KEY, ELSEWHERE = {"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}
+NO_SCHEME = r"is no URL with http.*: write openai:MODEL@http://HOST/v1"
+IN_URL = "holds a password, a query or a fragment"
+BAD_KEY = "OPENAI_API_KEY holds a character that can't be sent"
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["llama3.2@localhost:11434", "m@", "m@ftp://host", "m@HTTP://host", "m@http:/host", "m@me:secret@host"],
+    ("name", "environment", "message"),
+    [
+        ("", {}, "names no model"),
+        ("@http://host/v1", {}, "names no model"),
+        ("m@http://", {}, "is no URL"),
+        ("m@http://host:port/v1", {}, "can't be read"),
+        ("m@http://host:99999/v1", {}, "is no URL of a server"),
+        ("m", {}, "api.openai.com/v1 needs a key"),
+        # A host without a scheme is no model of the default server.
+        *(
+            (name, environment, NO_SCHEME)
+            for name in ("l@localhost:11434", "m@", "m@ftp://h", "m@HTTP://h", "m@http:/h", "m@me:secret@h")
+            for environment in (KEY, ELSEWHERE)
+        ),
+        *(
+            row
+            for url in ("http://me:secret@host/v1", "http://host/v1?key=secret", "http://host/v1#secret")
+            for row in ((f"m@{url}", {}, IN_URL), ("m", KEY | {"OPENAI_BASE_URL": url}, IN_URL))
+        ),
+        *(
+            ("m@http://host/v1", {"OPENAI_API_KEY": key}, BAD_KEY)
+            for key in ("sk-very\nsecret", "sk-\x1bsecret", "sk-geheimnißsecret")
+        ),
+    ],
 )
-@pytest.mark.parametrize("environment", [{"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}])
-def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environment):
-    with pytest.raises(
-        ModelSpecError, match=r"is no URL with http.*: write openai:MODEL@http://HOST/v1"
-    ) as raised:
-        load_openai(name, environment=environment)
+def test_servers_that_can_not_be_asked(name, environment, message):
+    with pytest.raises(ModelSpecError, match=message) as raised:
+        load_openai(name, chat="1", environment=environment)
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("", "names no model"),
-        ("@http://host/v1", "names no model"),
-        ("m@http://", "is no URL"),
-        ("m@http://host:port/v1", "can't be read"),
-        ("m@http://host:99999/v1", "is no URL of a server"),
-        ("m", "api.openai.com/v1 needs a key"),
-    ],
-)
-def test_servers_that_can_not_be_asked(name, expected):
-    with pytest.raises(ModelSpecError, match=expected):
-        load_openai(name, environment={})
-
-
-@pytest.mark.parametrize("key", ["sk-very\nsecret", "sk-\x1bsecret", "sk-geheimnißsecret"])
-def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(key):
-    with pytest.raises(ModelSpecError, match="OPENAI_API_KEY holds a character that can't be sent") as raised:
-        load_openai("m@http://host/v1", chat="1", environment={"OPENAI_API_KEY": key})
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://me:secret@host/v1", "the server host holds a password"),
-        ("http://host/v1?key=secret", "the server host holds a password, a query"),
-        ("http://host/v1#secret", "the server host holds a password, a query or a fragment"),
-    ],
-)
-def test_a_key_in_the_url_is_refused_and_not_shown(url, expected):
-    for name, environment in ((f"m@{url}", {}), ("m", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"})):
-        with pytest.raises(ModelSpecError, match=expected) as raised:
-            load_openai(name, environment=environment)
-        assert "secret" not in str(raised.value)
-
-
-def test_names_and_addresses():
+def test_names_addresses_and_fingerprints():
     environment = {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://elsewhere/v1/"}
-    assert (
-        load_openai("m", chat="1", environment={"OPENAI_API_KEY": "k"}).name == "m@https://api.openai.com/v1"
-    )
-    assert load_openai("m", chat="1", environment=environment).name == "m@http://elsewhere/v1"
-    model = load_openai("@cf/meta/m:8b@http://host:81/v1/", top_logprobs="3", environment=environment)
+
+    def load(name="@cf/meta/m:8b@http://host:81/v1/", environment=environment, **options):
+        return load_openai(name, environment=environment, **options)
+
+    assert load("m", KEY, chat="1").name == "m@https://api.openai.com/v1"
+    assert load("m", chat="1").name == "m@http://elsewhere/v1"
+    model = load(top_logprobs="3")
     assert model.name == "@cf/meta/m:8b@http://host:81/v1"
     assert "sk-1" not in json.dumps([model.fingerprint, model.name, repr(model), repr(vars(model))])
-    other = load_openai("@cf/meta/m:8b@http://host:81/v1", top_logprobs="4", environment=environment)
-    assert other.fingerprint != model.fingerprint
-    quicker = load_openai("@cf/meta/m:8b@http://host:81/v1", top_logprobs="4", in_flight="2")
-    assert quicker.fingerprint == other.fingerprint
-    neutral = load_openai("@cf/meta/m:8b@http://host:81/v1", top_logprobs="4", neutral="1")
-    assert neutral.fingerprint != other.fingerprint
-
-
-def test_options_are_those_of_the_record():
-    assert len(OPTION_NAMES) == len(set(OPTION_NAMES))
-    assert {"server", "top_logprobs", "tokenize"} <= set(OPTION_NAMES)
+    others = [load(top_logprobs="4"), load(top_logprobs="4", neutral="1")]
+    assert len({other.fingerprint for other in (model, *others)}) == 3
+    assert load(top_logprobs="4", in_flight="2").fingerprint == others[0].fingerprint

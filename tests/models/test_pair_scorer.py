@@ -1,4 +1,4 @@
-"""Cross-encoders: the contract of their port, and a critic's judgements, roles, cost and cache."""
+"""Test cross-encoders: the contract of their port, and a critic's judgements, roles, cost and cache."""
 
 import asyncio
 import json
@@ -7,17 +7,8 @@ from functools import partial
 
 import pytest
 from tests.contracts.pair_scorer_contract import PairScorerContract
-from tests.methods.reflecting import (
-    ARNO,
-    IN_ARNO,
-    PO,
-    QUESTION,
-    native,
-    tried,
-)
-from tests.methods.reflecting import (
-    run as answer,
-)
+from tests.methods.reflecting import ARNO, IN_ARNO, PO, QUESTION, native, tried
+from tests.methods.reflecting import run as answer
 from tests.methods.test_selfrag_prompted import LABELS, plain, selfrag
 from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
@@ -40,6 +31,16 @@ from askance.models.scripted import ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
 
 SCORER = ScriptedPairScorer()
+PAIR = ("Which river?", "Arno")
+
+
+@implements(PairScorer)
+def declared():
+    return ScriptedPairScorer()
+
+
+def undeclared():
+    return ScriptedPairScorer()
 
 
 @pytest.fixture(scope="module")
@@ -62,83 +63,61 @@ class TestAdapters(PairScorerContract):
 
     @pytest.fixture(params=["critic", "bundled", "scripted", "cached"])
     def scorer(self, request, tmp_path):
-        if request.param in ("scripted", "cached"):
-            scripted = ScriptedPairScorer()
-            return (
-                cached_model(scripted, CacheStore(tmp_path / "cache"))
-                if request.param == "cached"
-                else scripted
-            )
+        if request.param == "scripted":
+            return ScriptedPairScorer()
+        if request.param == "cached":
+            return cached_model(ScriptedPairScorer(), CacheStore(tmp_path / "cache"))
         return request.getfixturevalue(request.param)
 
 
-def logit(folder, query, passage):
-    """The score of the same model as a reranker."""
-    return asyncio.run(load_cross_encoder(str(folder), device="cpu").score(query, [passage]))[0]
-
-
-@pytest.mark.parametrize("role", ["answer", "attend", "judge"])
-def test_no_other_role_takes_it(critic, role):
+def engine_with(critic, role):
     method = Dragin() if role == "attend" else Airrag(verifier="rm")
-    with pytest.raises(MissingAbility, match=f"role {role}"):
-        Engine(method, {"answer": plain(), role: critic}, ScriptedRetriever(()))
-
-
-def test_it_is_loaded_as_no_language_model(folder):
-    with pytest.raises(MissingAbility, match="only judges pairs of texts: give it the role critic"):
-        load_model(f"cross-encoder:{folder}")
-
-
-@implements(PairScorer)
-def one_of_my_own():
-    return ScriptedPairScorer()
-
-
-def undeclared():
-    return ScriptedPairScorer()
+    return Engine(method, {"answer": plain(), role: critic}, ScriptedRetriever(()))
 
 
 @pytest.mark.parametrize(
-    "spec", ["askance.models.scripted:ScriptedPairScorer", f"{__name__}:one_of_my_own", f"{__name__}:SCORER"]
+    ("call", "kind", "message"),
+    [
+        *(
+            (partial(engine_with, role=role), MissingAbility, f"role {role}")
+            for role in ("answer", "attend", "judge")
+        ),
+        (
+            lambda _: load_model(f"{__name__}:SCORER"),
+            MissingAbility,
+            "model scripted in the role answer only",
+        ),
+        (lambda _: load_models({"critic": f"{__name__}:undeclared"}), InputError, "declare itself a model"),
+        (lambda _: load_reranker("bundled:x"), UnknownName, "'bundled:x'"),
+    ],
 )
-def test_one_of_somebody_s_own_by_name(spec):
+def test_a_cross_encoder_is_no_language_model(critic, call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(critic)
+
+
+@pytest.mark.parametrize(
+    "spec", ["askance.models.scripted:ScriptedPairScorer", f"{__name__}:declared", f"{__name__}:SCORER"]
+)
+def test_a_scorer_of_a_plug_in_has_a_name(spec):
     assert isinstance(load_models({"critic": spec})["critic"], ScriptedPairScorer)
-    with pytest.raises(MissingAbility, match="model scripted in the role answer only judges pairs"):
-        load_model(spec)
-
-
-def test_a_function_that_declares_no_port_is_not_called():
-    with pytest.raises(InputError, match="does not declare itself a model, so it is not called"):
-        load_models({"critic": f"{__name__}:undeclared"})
-
-
-def test_the_bundled_reranker_takes_no_place():
     assert load_reranker("bundled").name == "cross-encoder:bundled"
-    with pytest.raises(UnknownName, match="'bundled:x'"):
-        load_reranker("bundled:x")
 
 
-def test_a_repeated_pair_is_scored_once(tmp_path):
+def test_a_repeated_pair_is_scored_once_and_traced(tmp_path):
     scorer, store = ScriptedPairScorer(), CacheStore(tmp_path / "cache")
-    results = [
-        answer(selfrag(), {"answer": plain(), "critic": cached_model(scorer, store)}, (ARNO,))[0]
-        for _ in range(2)
-    ]
+    models = {"answer": plain(), "critic": cached_model(scorer, store)}
+    results = [answer(selfrag(), models, (ARNO,))[0] for _ in range(2)]
     assert len(scorer.pairs) == 2, "relevance and support"
     assert results[0].usage.prompt_tokens == results[1].usage.prompt_tokens
-    unnamed = ScriptedPairScorer()
-    unnamed.fingerprint = ""
-    with pytest.raises(InputError, match="can't be cached"):
-        cached_model(unnamed, store)
-
-
-def test_the_trace_has_the_pair_and_its_two_probabilities():
-    result, _, _ = answer(selfrag(), {"answer": plain(), "critic": ScriptedPairScorer()}, (ARNO,))
-    scored = [event for event in result.trace.events if event.type == "score" and event.role == "critic"]
-    assert [event.options for event in scored] == [("relevant", "irrelevant")] * 2
-    assert all(sum(map(math.exp, event.logprobs)) == near(1.0) for event in scored)
+    scored = [entry for entry in results[0].trace.events if entry.type == "score" and entry.role == "critic"]
+    assert [entry.options for entry in scored] == [("relevant", "irrelevant")] * 2
+    assert all(sum(map(math.exp, entry.logprobs)) == near(1.0) for entry in scored)
     assert scored[0].prompt == f"{QUESTION.text}\n{ARNO.titled_text}"
     assert scored[0].prompt_tokens == len(scored[0].prompt.split())
+    scorer.fingerprint = ""
+    with pytest.raises(InputError, match="can't be cached"):
+        cached_model(scorer, store)
 
 
 @pytest.mark.parametrize(
@@ -149,15 +128,17 @@ def test_the_trace_has_the_pair_and_its_two_probabilities():
     ],
 )
 def test_the_tokens_of_pairs_count(score_pairs, error):
-    asyncio.run(score_pairs([("Which river?", "Arno")]))
+    asyncio.run(score_pairs([PAIR]))
     with pytest.raises(error):
-        asyncio.run(score_pairs([("Which river?", "Arno")]))
+        asyncio.run(score_pairs([PAIR]))
 
 
 def check_judgements(result, folder, text):
-    judged = tried(result)["0.1"].distributions
-    relevance = 1 / (1 + math.exp(-logit(folder, QUESTION.text, ARNO)))
-    support = 1 / (1 + math.exp(-logit(folder, f"{QUESTION.text} {text}", ARNO)))
+    """Relevance and support are the scores of the same model as a reranker."""
+    reranker, judged = load_cross_encoder(str(folder), device="cpu"), tried(result)["0.1"].distributions
+    queries = QUESTION.text, f"{QUESTION.text} {text}"
+    logits = [asyncio.run(reranker.score(query, [ARNO]))[0] for query in queries]
+    relevance, support = (1 / (1 + math.exp(-logit)) for logit in logits)
     assert list(judged["relevance"].values()) == near([relevance, 1 - relevance], "encoder", "float32")
     assert list(judged["support"].values()) == near([support, 0, 1 - support], "encoder", "float32")
     return judged
@@ -178,44 +159,41 @@ def test_it_judges_relevance_and_support_and_the_model_the_rest(folder, critic):
 
 
 def test_a_model_with_reflection_tokens_keeps_the_decision_to_search(folder, critic):
-    model = native(
-        {
-            IN_ARNO: "[Irrelevant]The Arno.[No support / Contradictory][Utility:5]",
-            "[No Retrieval]The Arno.": "[Utility:5]",
-            "### Response:\n": "[Retrieval]",
-        }
-    )
-    result, _, _ = answer(Selfrag(scorer="native"), {"answer": model, "critic": critic}, (ARNO,))
-    check_judgements(result, folder, "The Arno.")
+    replies = {
+        IN_ARNO: "[Irrelevant]The Arno.[No support / Contradictory][Utility:5]",
+        "[No Retrieval]The Arno.": "[Utility:5]",
+        "### Response:\n": "[Retrieval]",
+    }
+    models = {"answer": native(replies), "critic": critic}
+    check_judgements(answer(Selfrag(scorer="native"), models, (ARNO,))[0], folder, "The Arno.")
 
 
 def test_on_the_command_line(run, sample_index, folder):
-    code, out, told = run(
-        "ask", "Which river?", "--index", sample_index, "--method", "selfrag", "--set", "mode=always",
-        "--model", "scripted", "--model", f"critic=cross-encoder:{folder}", "--json",
-    )  # fmt: skip
+    ask, scorer = ("ask", "Which river?", "--index", sample_index), f"cross-encoder:{folder}"
+    selfrag = ("--method", "selfrag", "--set", "mode=always", "--model", "scripted", "--json")
+    code, out, told = run(*ask, *selfrag, "--model", f"critic={scorer}")
     assert code == 0, told
     assert json.loads(out)
-    code, _, told = run("ask", "Which river?", "--index", sample_index, "--model", f"cross-encoder:{folder}")
+    code, _, told = run(*ask, "--model", scorer)
     assert code == 2
-    assert "only judges pairs of texts" in " ".join(told.split())
+    assert "only judges pairs of texts: give it the role critic" in " ".join(told.split())
 
 
 def test_counting_tokens_does_not_disturb_a_thread_that_scores(folder, monkeypatch):
-    """A tokenizer is told how to truncate by a call of its own, which a call in another thread would undo."""
+    """Truncation is set by a separate call to the tokenizer, which a call in another thread would undo."""
     scorer = load_cross_encoder(str(folder), device="cpu")
     scoring, changed = scorer._module.tokenizer, []
-    real = type(scoring).set_truncation_and_padding
+    set_truncation = type(scoring).set_truncation_and_padding
 
-    def noted(self, *options, **more):
-        changed.append(self)
-        real(self, *options, **more)
+    def record(self, *options, **more):
+        changed.append(self is scoring)
+        set_truncation(self, *options, **more)
 
-    monkeypatch.setattr(type(scoring), "set_truncation_and_padding", noted)
+    monkeypatch.setattr(type(scoring), "set_truncation_and_padding", record)
     long = Passage("a", "Arno", "It flows through Florence. " * 100)
     asyncio.run(scorer.score("Which river?", [long]))
-    assert any(each is scoring for each in changed)
+    assert any(changed)
     changed.clear()
     assert scorer.count_tokens("Which river?", long.titled_text) == scorer.max_tokens
     assert changed
-    assert not any(each is scoring for each in changed)
+    assert not any(changed)

@@ -1,7 +1,8 @@
-"""Tiny random encoders of the sentence-transformers formats: nothing is downloaded."""
+"""Tiny random BERTs, and encoders of the sentence-transformers formats: nothing is downloaded."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ PROMPTS = {"query": "query: ", "document": "passage: "}
 
 
 def save_encoder(folder: Path, *, seed: int = 0, hidden_size: int = 32, prompts: bool = False) -> Path:
-    """A BERT with the mean of its first 64 tokens; with prompts for queries and passages if asked."""
+    """Write a BERT with the mean of its first 64 tokens, and with prompts on demand."""
     save_plain(folder, seed=seed, hidden_size=hidden_size)
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     listing = [
@@ -34,15 +35,18 @@ def save_encoder(folder: Path, *, seed: int = 0, hidden_size: int = 32, prompts:
 
 
 def save_plain(folder: Path, *, seed: int = 0, hidden_size: int = 32) -> Path:
-    """A BERT and its tokenizer, without a word on vectors of whole texts."""
+    """Write a BERT and its tokenizer, without files about vectors of whole texts."""
+    return save_bert(folder, AutoModel, seed, hidden_size=hidden_size)
+
+
+def save_bert(folder: Path, kind: Any, seed: int = 0, **settings: Any) -> Path:
+    """Write a random BERT of a class of transformers, with its tokenizer."""
     tokenizer = byte_level_tokenizer()
     tokenizer.pad_token = "<|endoftext|>"
-    config = AutoConfig.for_model(
-        "bert", vocab_size=len(tokenizer), hidden_size=hidden_size, intermediate_size=48,
-        num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=128, initializer_range=0.3,
-    )  # fmt: skip
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"vocab_size": len(tokenizer), "max_position_embeddings": 128}
+    config = AutoConfig.for_model("bert", initializer_range=0.3, **(sizes | settings))
     torch.manual_seed(seed)
-    module = AutoModel.from_config(config).eval()
-    module.save_pretrained(folder)
+    kind.from_config(config).eval().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
