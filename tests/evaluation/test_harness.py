@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.core.answers import Usage
-from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
+from askance.core.errors import InputError, MissingAbility, MissingExtra, TooManyFailures
 from askance.core.installing import install_line
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.runner import RunningMean, RunOptions, RunStatus, evaluate
@@ -209,18 +209,6 @@ def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
     assert (status.tokens_computed, status.seconds_left) == (70, near(7 * 6))
     assert status.tokens_per_second == near(70 / 6)
     assert status.first_failure == "q2: ModelFailure: gone"
-
-
-def test_another_method_in_the_same_folder_is_refused(experiment, folder):
-    run(experiment, folder, Rivers())
-    model = Rivers()
-    for changes, told in (
-        ({"method": "flare"}, r"method: single, now flare"),
-        ({"parameters": {"passages": "2"}}, r"\(parameter passages: 3, now 2\)"),
-    ):
-        with pytest.raises(RunFolderError, match=told):
-            run(replace(experiment, **changes), folder, model)
-    assert not model.asked
 
 
 def test_what_is_lacking_is_said_before_anything_is_asked(experiment, folder, monkeypatch):

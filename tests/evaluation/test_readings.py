@@ -2,19 +2,17 @@
 
 import asyncio
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from askance.configuration.experiment import Experiment, prepare_experiment
-from askance.configuration.grid import prepare_experiments, read_grid
 from askance.core.answers import Answer
 from askance.core.errors import InputError, UnknownName
 from askance.core.trace import Trace
 from askance.evaluation.report.tables import results_table, setting_lines
 from askance.evaluation.run.readings import AnswerReading, open_reading
-from askance.evaluation.run.runner import RunOptions, evaluate, run_grid
+from askance.evaluation.run.runner import RunOptions, evaluate
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs, names_of
 from askance.evaluation.statistics.summaries import summarise
@@ -126,21 +124,6 @@ def test_a_reading_is_refused_where_the_authors_have_none(experiment):
         open_reading("author", "hotpotqa:x")
     with pytest.raises(InputError, match="not of musique"):
         prepare_experiment(experiment("musique", [], reading="authors"))
-
-
-def test_a_grid_has_a_reading_for_all_or_for_one_dataset(tmp_path, experiment):
-    hotpot, strategy = experiment("hotpotqa", HOTPOT).dataset, experiment("strategyqa", STRATEGY).dataset
-    path = tmp_path / "grid.toml"
-    path.write_text(
-        f'reading = "authors"\nmodels.fake.answer = "scripted"\nmethods.closed_book = {{}}\n'
-        f'datasets.hotpot = {{ questions = "{hotpot}", reading = "own" }}\n'
-        f'datasets.strategy.questions = "{strategy}"\n'
-    )
-    ready = prepare_experiments(read_grid(path).experiments())
-    work = run_grid(
-        ready, tmp_path / "out", Stating(), RunOptions(), lambda name: nullcontext(lambda status: None)
-    )
-    assert [each.settings.reading for each in asyncio.run(work).values()] == ["own", "authors"]
 
 
 @pytest.mark.parametrize(

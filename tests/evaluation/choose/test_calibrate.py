@@ -104,12 +104,6 @@ def test_the_threshold_for_a_number_of_searches(method, settings, wanted, option
         assert found.table[0].value == 0, "the end nearest to 0 is tried first"
 
 
-def test_the_value_is_right_when_asked_again():
-    value = run("flare", FLARE, 0.5).value
-    again = run("flare", {**FLARE, "search_below": value}, 0.5, max_trials=1)
-    assert [row.searches.mean for row in again.table] == [0.5]
-
-
 def test_the_search_that_always_comes_first_counts():
     found = run("flare", {}, 0.5)
     assert (found.value, found.interval) == (None, None)
