@@ -1,25 +1,34 @@
-"""Whole runs on the scripted model: what is kept, what fails, what is asked again."""
+"""Whole runs on the scripted model: what is kept, what fails, what is asked again, and running numbers."""
 
 import asyncio
 import json
+import math
 import re
+import statistics
+import sys
+import time
 from dataclasses import replace
 
 import pytest
 import sentencex
+from hypothesis import given
+from hypothesis import strategies as st
 
 from askance.configuration.experiment import Experiment, prepare_experiment
-from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
+from askance.core.answers import Usage
+from askance.core.errors import InputError, MissingAbility, MissingExtra, TooManyFailures
 from askance.core.installing import install_line
 from askance.evaluation.run.recorded_run import read_run
-from askance.evaluation.run.runner import RunOptions, evaluate
+from askance.evaluation.run.runner import RunningMean, RunOptions, RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
+from tests.evaluation.hand_made import record
+from tests.tolerances import near
 
 GOLDS = {"Bonn": "Rhine", "Cairo": "Nile", "Paris": "Seine", "Rome": "Tiber", "Vienna": "Danube"}
 
 
 class Rivers:
-    """Answers "the Rhine" always, and fails on questions about the towns given."""
+    """A loader of a model that always answers "the Rhine", and fails on questions about the towns given."""
 
     def __init__(self, *failing):
         self.failing, self.asked = set(failing), []
@@ -36,13 +45,22 @@ class Rivers:
 
 
 @pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
 def experiment(tmp_path, sample_index):
     path = tmp_path / "rivers.jsonl"
     rows = [
-        {"id": town, "question": f"Which river flows through {town}?", "answers": [gold],
-         "supporting": [town], "type": "south" if town in ("Cairo", "Rome") else "north"}
+        {
+            "id": town,
+            "question": f"Which river flows through {town}?",
+            "answers": [gold],
+            "supporting": [town],
+        }
         for town, gold in GOLDS.items()
-    ]  # fmt: skip
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Experiment(
         dataset=f"jsonl:{path}", method="single", index=sample_index, models={"answer": "scripted"}
@@ -62,51 +80,34 @@ def content(folder):
     ]
 
 
-def test_every_question_is_kept_with_answer_scores_and_trace(experiment, tmp_path):
-    found = run(experiment, tmp_path / "run", Rivers())
-    assert found.is_complete
-    first = found.records[0]
-    assert (first.id, first.text, first.short) == (
-        "Bonn",
-        "It is a river. So the answer is the Rhine.",
-        "the Rhine",
+def test_every_question_is_kept_and_a_failed_one_is_wrong(experiment, folder):
+    found = run(experiment, folder, Rivers("Cairo"), in_flight=100)
+    assert (found.is_complete, found.settings.title, bool(found.settings.index_content)) == (
+        True,
+        "single",
+        True,
     )
-    assert (first.scores["exact_match"], found.records[1].scores["exact_match"]) == (1.0, 0.0)
-    assert first.usage.searches == 1
-    assert found.trace(first)[0].question_id == "Bonn"
-    assert [record.kind for record in found.records] == ["north", "south", "north", "south", "north"]
-    assert found.settings.title == "single"
-    assert found.settings.index_content
-
-
-def test_the_time_of_a_question_ends_with_its_answer_or_failure(experiment, tmp_path):
-    found = run(experiment, tmp_path / "run", Rivers("Cairo"), in_flight=100)
-    for record in found.records:
-        last = found.trace(record)[-1]
-        ended = last.at_seconds if record.is_failure else last.usage.seconds
-        assert record.usage.seconds == ended
-    assert sum(record.is_failure for record in found.records) == 1
-
-
-@pytest.mark.parametrize("in_flight", [2, 100])
-def test_how_many_are_in_flight_changes_no_answer(experiment, tmp_path, in_flight):
-    nonsense = replace(experiment, method="dragin")
-    models = {"answer": ScriptedModel()}
-    run(nonsense, tmp_path / "one", lambda specs: models, in_flight=1)
-    run(nonsense, tmp_path / "many", lambda specs: {"answer": ScriptedModel()}, in_flight=in_flight)
-    assert content(tmp_path / "one") == content(tmp_path / "many")
-
-
-def test_a_failed_question_is_kept_as_wrong_and_the_others_go_on(experiment, tmp_path):
-    found = run(experiment, tmp_path / "run", Rivers("Cairo"))
-    failed = found.records[1]
+    first, failed, third, *_ = found.records
+    text = "It is a river. So the answer is the Rhine."
+    assert (first.id, first.text, first.short, first.usage.searches) == ("Bonn", text, "the Rhine", 1)
+    assert (first.scores["exact_match"], third.scores["exact_match"]) == (1.0, 0.0)
     assert failed.error == "ModelFailure: answer model scripted, answer: ValueError: Cairo is flooded"
     assert (failed.text, failed.scores["f1"], failed.scores["yes_no_accuracy"]) == ("", 0.0, None)
-    assert found.trace(failed)[-1].type == "error"
     assert [record.is_failure for record in found.records] == [False, True, False, False, False]
+    assert (found.trace(first)[0].question_id, found.trace(failed)[-1].type) == ("Bonn", "error")
+    for each in found.records:
+        last = found.trace(each)[-1]
+        assert each.usage.seconds == (last.at_seconds if each.is_failure else last.usage.seconds)
 
 
-def test_a_panic_ends_no_more_than_its_own_question(experiment, tmp_path):
+def test_how_many_are_in_flight_changes_no_answer(experiment, tmp_path):
+    for in_flight in (1, 2, 100):
+        nonsense = replace(experiment, method="dragin")
+        run(nonsense, tmp_path / f"{in_flight}", lambda _: {"answer": ScriptedModel()}, in_flight=in_flight)
+    assert content(tmp_path / "1") == content(tmp_path / "2") == content(tmp_path / "100")
+
+
+def test_a_panic_ends_no_more_than_its_own_question(experiment, folder):
     """A Rust extension's panic is no `Exception`; this one comes out of the sentence splitter itself."""
 
     class Panics(Rivers):
@@ -115,35 +116,24 @@ def test_a_panic_ends_no_more_than_its_own_question(experiment, tmp_path):
                 sentencex.get_sentence_boundaries("en", "W\u2028.")
             return super().reply(prompt, key)
 
-    found = run(experiment, tmp_path / "run", Panics())
+    found = run(experiment, folder, Panics())
     assert [record.is_failure for record in found.records] == [False, True, False, False, False]
     assert "PanicException: end byte index 3 is not a char boundary" in found.records[1].error
     assert (found.trace(found.records[1])[-1].type, found.records[1].scores["f1"]) == ("error", 0.0)
-    again = run(experiment, tmp_path / "run", Rivers(), retry_failures=True)
+    again = run(experiment, folder, Rivers(), retry_failures=True)
     assert not any(record.is_failure for record in again.records)
 
 
 @pytest.mark.parametrize("method", ["single", "flare", "dragin", "selfrag", "airrag_lite"])
-def test_an_answer_that_the_sentence_splitter_panics_at_is_an_answer(experiment, tmp_path, method):
-    def odd(specs):
-        return {
-            "answer": ScriptedModel(
-                lambda prompt, key: " W\u2028. W\xa0. It is odd.\u3000So the answer is W\u2028."
-            )
-        }
-
-    found = run(replace(experiment, method=method), tmp_path / "run", odd)
+def test_an_answer_that_the_sentence_splitter_panics_at_is_an_answer(experiment, folder, method):
+    odd = " W\u2028. W\xa0. It is odd.\u3000So the answer is W\u2028."
+    found = run(
+        replace(experiment, method=method), folder, lambda _: {"answer": ScriptedModel(lambda *_: odd)}
+    )
     assert [record.error for record in found.records] == [""] * 5
 
 
-def test_a_finished_run_asks_nothing(experiment, tmp_path):
-    run(experiment, tmp_path / "run", Rivers())
-    model = Rivers()
-    assert run(experiment, tmp_path / "run", model).is_complete
-    assert not model.asked
-
-
-def test_a_run_that_was_stopped_asks_only_what_is_left(experiment, tmp_path):
+def test_a_run_that_was_stopped_asks_only_what_is_left(experiment, tmp_path, folder):
     class Stopped(BaseException):
         pass
 
@@ -152,76 +142,90 @@ def test_a_run_that_was_stopped_asks_only_what_is_left(experiment, tmp_path):
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(experiment, tmp_path / "run", Rivers(), progress=stop_after_two, in_flight=1)
-    assert [record.id for record in read_run(tmp_path / "run").records] == ["Bonn", "Cairo"]
-    model = Rivers()
-    run(experiment, tmp_path / "run", model, in_flight=1)
-    assert model.asked == ["Paris", "Rome", "Vienna"]
+        run(experiment, folder, Rivers(), progress=stop_after_two, in_flight=1)
+    assert [record.id for record in read_run(folder).records] == ["Bonn", "Cairo"]
+    for left in (["Paris", "Rome", "Vienna"], []):
+        model = Rivers()
+        assert run(experiment, folder, model, in_flight=1).is_complete
+        assert model.asked == left
     run(experiment, tmp_path / "undisturbed", Rivers())
-    assert content(tmp_path / "run") == content(tmp_path / "undisturbed")
+    assert content(folder) == content(tmp_path / "undisturbed")
 
 
-def test_too_many_failures_stop_the_run_and_lose_nothing(experiment, tmp_path):
+def test_too_many_failures_stop_the_run_and_lose_nothing(experiment, folder):
     model = Rivers("Bonn", "Cairo", "Paris")
     told = (
         "2 of 2 questions failed, more than --max-failures 1; the first, Bonn: ModelFailure: answer model "
         "scripted, answer: ValueError: Bonn is flooded. Finished questions are kept"
     )
-    with pytest.raises(TooManyFailures, match=re.escape(told)):
-        run(experiment, tmp_path / "run", model, in_flight=1, max_failures=1)
-    assert len(read_run(tmp_path / "run").records) == 2
-    with pytest.raises(TooManyFailures):
-        run(experiment, tmp_path / "run", model, in_flight=1, max_failures=1)
-    assert len(model.asked) == 2
-    found = run(experiment, tmp_path / "run", Rivers(), max_failures=1, retry_failures=True)
+    for _ in range(2):
+        with pytest.raises(TooManyFailures, match=re.escape(told)):
+            run(experiment, folder, model, in_flight=1, max_failures=1)
+        assert len(read_run(folder).records) == len(model.asked) == 2
+    found = run(experiment, folder, Rivers(), max_failures=1, retry_failures=True)
     assert [record.error for record in found.records] == [""] * 5
 
 
-def test_the_progress_shows_where_the_run_stands(experiment, tmp_path):
+def test_the_progress_of_a_run(experiment, folder):
     seen = []
 
     def note(status):
-        mean = round(status.metrics["f1"].mean, 2)
-        seen.append((status.num_finished, status.num_failures, mean))
+        seen.append((status.num_finished, status.num_failures, round(status.metrics["f1"].mean, 2)))
 
-    run(experiment, tmp_path / "run", Rivers("Rome"), in_flight=1, progress=note)
+    run(experiment, folder, Rivers("Rome"), in_flight=1, progress=note)
     assert seen == [(0, 0, 0.0), (1, 0, 1.0), (2, 0, 0.5), (3, 0, 0.33), (4, 1, 0.25), (5, 1, 0.2)]
 
 
-def test_another_method_or_model_in_the_same_folder_is_refused(experiment, tmp_path):
-    run(experiment, tmp_path / "run", Rivers())
-    model = Rivers()
-    with pytest.raises(RunFolderError, match=r"method: single, now flare"):
-        run(replace(experiment, method="flare"), tmp_path / "run", model)
-    with pytest.raises(RunFolderError, match=r"\(parameter passages: 3, now 2\)"):
-        run(replace(experiment, parameters={"passages": "2"}), tmp_path / "run", model)
-    assert not model.asked
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_a_running_mean_is_that_of_all_numbers_at_once(scores):
+    running = RunningMean()
+    for score in scores:
+        running.add(score)
+    assert running.mean == near(statistics.fmean(scores))
+    if len(scores) == 1:
+        assert running.margin == math.inf
+    else:
+        expected = 1.96 * statistics.stdev(scores) / math.sqrt(len(scores))
+        assert running.margin == near(expected, "standard deviation")
 
 
-def test_what_a_method_lacks_is_said_before_anything_is_kept(experiment, tmp_path):
+def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
+    before = [
+        record(1, {"f1": 1.0, "yes_no_accuracy": None}),
+        record(2, {"f1": 0.0, "yes_no_accuracy": None}, error="ModelFailure: gone"),
+    ]
+    status = RunStatus.of(10, ("f1", "yes_no_accuracy"), before)
+    assert (status.num_finished, status.num_failures, status.metrics["f1"].mean) == (2, 1, 0.5)
+    assert (status.metrics["f1"].count, status.metrics["yes_no_accuracy"].count) == (2, 0)
+    assert (status.tokens_computed, status.seconds_left) == (0, None)
+    monkeypatch.setattr(time, "perf_counter", lambda: status.began + 6)
+    status.add(
+        record(
+            3,
+            {"f1": 0.5, "yes_no_accuracy": None},
+            usage=Usage(prompt_tokens=90, reused_tokens=30, generated_tokens=10),
+        )
+    )
+    assert (status.tokens_computed, status.seconds_left) == (70, near(7 * 6))
+    assert status.tokens_per_second == near(70 / 6)
+    assert status.first_failure == "q2: ModelFailure: gone"
+
+
+def test_what_is_lacking_is_said_before_anything_is_asked(experiment, folder, monkeypatch):
     with pytest.raises(MissingAbility, match="but no index is given"):
-        run(replace(experiment, index=None), tmp_path / "run", Rivers())
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_missing_package_of_a_metric_is_named_before_anything_is_asked(experiment, monkeypatch):
-    import sys
-
+        run(replace(experiment, index=None), folder, Rivers())
+    assert not folder.exists()
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     with pytest.raises(MissingExtra, match=re.escape(install_line("eval"))):
         prepare_experiment(replace(experiment, metrics=("f1", "rouge_l")))
 
 
-def test_prompts_of_the_dataset(experiment):
-    own = prepare_experiment(replace(experiment, prompts="dataset")).method
-    assert repr(own) == repr(prepare_experiment(experiment).method)
-    assert "hotpotqa" in repr(prepare_experiment(replace(experiment, prompts="hotpotqa")).method)
+def test_prompts_of_the_dataset_are_for_methods_that_take_any(experiment):
+    def method(**changes):
+        return repr(prepare_experiment(replace(experiment, **changes)).method)
 
-
-def test_prompts_of_the_dataset_are_none_where_a_method_has_its_own(experiment):
-    airrag = replace(experiment, method="airrag", parameters={})
-    assert repr(prepare_experiment(replace(airrag, prompts="dataset")).method) == repr(
-        prepare_experiment(airrag).method
-    )
+    assert method(prompts="dataset") == method()
+    assert "hotpotqa" in method(prompts="hotpotqa")
+    assert method(method="airrag", prompts="dataset") == method(method="airrag")
     with pytest.raises(InputError, match="unknown prompt set 'hotpotqa' of airrag"):
-        prepare_experiment(replace(airrag, prompts="hotpotqa"))
+        method(method="airrag", prompts="hotpotqa")

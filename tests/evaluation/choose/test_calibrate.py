@@ -1,7 +1,8 @@
 """Calibration on scripted models, whose right thresholds are known.
 
 Question ``0.35`` is about a word of probability 0.35; all other words have 0.99. With the word in doubt there
-is one search, with every word in doubt there are two.
+is one search, with every word in doubt there are two. By a metric, the model is right without a search where
+that probability is above 0.5; whenever it has searched, it answers as the passage says.
 """
 
 import asyncio
@@ -11,11 +12,12 @@ import re
 import pytest
 
 from askance.ask import Engine
+from askance.configuration.evaluation import open_metrics
 from askance.configuration.methods import calibrated_methods, make_method
-from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
+from askance.core.errors import AskanceError, InputError, MissingAbility
 from askance.core.types import Passage, Question
 from askance.evaluation.choose.calibrate import calibrate
-from askance.evaluation.choose.goals import SearchesGoal
+from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.datasets import Example
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -23,6 +25,8 @@ from tests.laboratory import usable
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
+EXAMPLES = [Example(each, ("Bonn",) if float(each.id) > 0.5 else ("Kiel",)) for each in QUESTIONS]
+TOO_LONG = Example(Question("0.5", "Where? " * 200_000), ("Bonn",))
 FLARE = {"search_first": False}
 DRAGIN = {"trigger": "token_probability", "query": "question"}
 
@@ -34,52 +38,70 @@ def reply(prompt, key):
     return " So the answer is Bonn."
 
 
-def run(method, settings, wanted, questions=QUESTIONS, script=reply, seed=0, **options):
+def knows(prompt, key):
+    if "Kiel is a city" in prompt:
+        return " Kiel." if prompt.endswith("answer is") else " So the answer is Kiel."
+    return Reply(" So the answer is Bonn.", {"Bonn": float(key[1])})
+
+
+def failing(id):
+    """Return a script that fails at one question, if it has searched."""
+
+    def script(prompt, key):
+        return RuntimeError("out of memory") if key[1] == id and "[1]" in prompt else reply(prompt, key)
+
+    return script
+
+
+def calibrated(method, settings, examples, goal, town, script, seed=0, **options):
     model = ScriptedModel(script, context_tokens=100_000)
-    retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
+    retriever = ScriptedRetriever([Passage("p", town, f"{town} is a city.")])
     engine = Engine(make_method(method, settings), {"answer": model}, retriever, seed)
+    return asyncio.run(calibrate(engine, examples, goal, **options))
+
+
+def run(method, settings, wanted, questions=QUESTIONS, script=reply, **options):
     examples = [Example(question, ()) for question in questions]
-    return asyncio.run(calibrate(engine, examples, SearchesGoal(wanted), **options))
+    return calibrated(method, settings, examples, SearchesGoal(wanted), "Bonn", script, **options)
+
+
+def best(method="flare", settings=FLARE, examples=EXAMPLES, metric="exact_match", script=knows, **options):
+    """Calibrate by a metric, and return the result with the row of its value."""
+    terms = {name: options.pop(name) for name in ("max_searches", "price") if name in options}
+    goal = ScoreGoal(open_metrics([metric]), **terms)
+    found = calibrated(method, settings, examples, goal, "Kiel", script, **options)
+    assert [row.value for row in found.table] == sorted(row.value for row in found.table)
+    (row,) = [row for row in found.table if row.value == found.value]
+    return found, row
 
 
 @pytest.mark.parametrize(
-    ("wanted", "low", "high"), [(0.5, 0.45, 0.55), (0.3, 0.25, 0.35), (1.0, 0.95, 0.99), (0.0, 0.0, 0.05)]
+    ("method", "settings", "wanted", "options", "low", "high"),
+    [
+        ("flare", FLARE, 0.5, {}, 0.45, 0.55),
+        ("flare", FLARE, 0.3, {}, 0.25, 0.35),
+        ("flare", FLARE, 1.0, {}, 0.95, 0.99),
+        ("flare", FLARE, 0.0, {}, 0.0, 0.05),
+        ("flare", FLARE, 0.5, {"max_trials": 2}, 0.4, 0.6),  # few trials are near already
+        ("flare", FLARE | {"mask_below": 0.0}, 0.4, {"parameter": "search_below"}, 0.35, 0.45),
+        # From 1 on, no word is left for a query.
+        ("flare", FLARE | {"search_below": 1.0}, 1.0, {"parameter": "mask_below"}, 0.95, 1.005),
+        ("dragin_paper", DRAGIN, 0.7, {}, 0.25, 0.35),
+        ("dragin_paper", DRAGIN | {"threshold": "inf"}, 0.7, {}, 0.25, 0.35),
+    ],
 )
-def test_a_threshold_that_more_probable_tokens_must_pass(wanted, low, high):
-    found = run("flare", FLARE, wanted)
+def test_the_threshold_for_a_number_of_searches(method, settings, wanted, options, low, high):
+    found = run(method, settings, wanted, **options)
     assert low <= found.value < high
-    assert found.parameter == "search_below"
-    assert f"search_below={found.value}" in found.method
-    assert len(found.table) <= 7
+    parameter = "threshold" if method == "dragin_paper" else options.get("parameter", "search_below")
+    assert found.parameter == parameter
+    assert f"{parameter}={found.value}" in found.method
+    assert len(found.table) <= options.get("max_trials", 7)
     assert found.interval[0] <= found.value <= found.interval[1]
-
-
-def test_a_threshold_that_numbers_must_exceed():
-    found = run("dragin_paper", DRAGIN, 0.7)
-    assert 0.25 <= found.value < 0.35
     assert [row.value for row in found.table] == sorted(row.value for row in found.table)
-    assert found.table[0].searches.mean > found.table[-1].searches.mean
-    assert found.table[0].tokens > 0
-
-
-def test_the_value_is_right_when_asked_again():
-    found = run("flare", FLARE, 0.5)
-    again = run("flare", {**FLARE, "search_below": found.value}, 0.5, max_trials=1)
-    assert [row.searches.mean for row in again.table] == [0.5]
-
-
-def test_few_trials_are_near_already():
-    found = run("flare", FLARE, 0.5, max_trials=2)
-    assert len(found.table) == 2
-    assert 0.4 < found.value < 0.6
-
-
-def test_another_parameter_whose_direction_is_not_known():
-    found = run("flare", {**FLARE, "mask_below": 0.0}, 0.4, parameter="search_below")
-    assert 0.35 <= found.value < 0.45
-    none_masked = run("flare", {**FLARE, "search_below": 1.0}, 1.0, parameter="mask_below")
-    assert none_masked.parameter == "mask_below"
-    assert 0.95 <= none_masked.value <= 1.005, "from there on no word is left for a query"
+    assert all(row.tokens > 0 for row in found.table)
+    if settings.get("threshold") == "inf":
+        assert found.table[0].value == 0, "the end nearest to 0 is tried first"
 
 
 def test_the_search_that_always_comes_first_counts():
@@ -91,7 +113,7 @@ def test_the_search_that_always_comes_first_counts():
 
 
 @pytest.mark.parametrize(
-    ("method", "settings", "wanted", "options", "expected"),
+    ("method", "settings", "wanted", "options", "remark"),
     [
         ("flare", FLARE, 3, {}, r"0\.80 \(search_below=0\.8\) to 2\.00 \(search_below=0\.9999\)"),
         ("dragin_paper", DRAGIN, 0.7, {"max_trials": 1}, "are out of reach"),
@@ -99,66 +121,44 @@ def test_the_search_that_always_comes_first_counts():
     ],
     ids=["more searches than a method makes", "too few trials", "a threshold without effect"],
 )
-def test_a_number_out_of_reach(method, settings, wanted, options, expected):
+def test_a_number_out_of_reach(method, settings, wanted, options, remark):
     found = run(method, settings, wanted, **options)
     assert found.value is None
-    assert re.search(expected, found.remark)
+    assert re.search(remark, found.remark)
 
 
-def test_values_on_either_side_for_the_interval():
-    found = run("flare", FLARE, 0.5)
+def test_the_interval_of_the_value():
+    found = run("flare", FLARE, 0.5, seed=-1)
     assert found.table[0].searches.mean < 0.5 - 0.3 < 0.5 + 0.3 <= found.table[-1].searches.mean
     assert "the interval" not in found.remark
     # A share of 10 questions has a standard error of 0.16; here the value is nearly the share.
     low, high = found.interval
     assert 0.06 <= low <= 0.32
     assert 0.68 <= high <= 0.94
+    found = run("flare", FLARE, 0.8, max_trials=1)
+    assert (found.value, found.interval) == (0.8, (0.8, 0.8))
+    assert "an end of the interval is the last value tried" in found.remark
 
 
 def test_a_question_that_fails_is_reported_and_counts_nowhere():
-    def script(prompt, key):
-        return RuntimeError("out of memory") if key[1] == "0.95" and "[1]" in prompt else reply(prompt, key)
-
-    found = run("flare", {**FLARE, "search_below": 1.0}, 0.5, script=script)
-    assert (found.num_questions, found.num_counted) == (10, 9)
+    found = run("flare", {**FLARE, "search_below": 1.0}, 0.5, script=failing("0.95"))
+    assert (found.num_questions, found.num_counted, found.table[-1].searches.mean) == (10, 9, 2)
     assert {failure.question_id for failure in found.failures} == {"0.95"}
-    assert found.failures[0].value == 1.0
-    assert "out of memory" in found.failures[0].error
-    # Half of the other nine lies between four and five of them.
-    assert 0.35 <= found.value <= 0.45
-    assert found.table[-1].searches.mean == 2
+    assert (found.failures[0].value, "out of memory" in found.failures[0].error) == (1.0, True)
+    assert 0.35 <= found.value <= 0.45, "half of the other nine lies between four and five of them"
+    found, _ = best(examples=[*EXAMPLES, TOO_LONG])
+    assert (found.num_questions, found.num_counted, found.value) == (11, 10, best()[0].value)
+    assert {failure.question_id for failure in found.failures} == {"0.5"}
 
 
-def test_when_all_fail():
-    with pytest.raises(AskanceError, match=r"no question was answered.*0\.05.*broken"):
-        run("flare", FLARE, 0.5, script=lambda prompt, key: RuntimeError("broken"))
-
-
-def test_the_same_twice():
-    assert run("dragin_paper", DRAGIN, 0.7) == run("dragin_paper", DRAGIN, 0.7)
-
-
-@pytest.mark.parametrize("in_flight", [3, 100])
-def test_how_many_are_in_flight_changes_nothing(in_flight):
-    def script(prompt, key):
-        return RuntimeError("out of memory") if key[1] == "0.45" and "[1]" in prompt else reply(prompt, key)
-
-    one, more = (
-        run("flare", {**FLARE, "search_below": 1.0}, 0.5, script=script, in_flight=at_a_time)
-        for at_a_time in (1, in_flight)
+def test_how_many_are_in_flight_changes_nothing():
+    settings = {**FLARE, "search_below": 1.0}
+    one, *more = (
+        run("flare", settings, 0.5, script=failing("0.45"), in_flight=num) for num in (1, 1, 3, 100)
     )
     assert one.num_counted == 9
-    assert more == one
-
-
-def test_without_a_finite_value_the_end_nearest_to_0_is_tried_first():
-    found = run("dragin_paper", {**DRAGIN, "threshold": "inf"}, 0.7)
-    assert found.table[0].value == 0
-    assert 0.25 <= found.value < 0.35
-
-
-def test_a_negative_seed():
-    assert run("flare", FLARE, 0.5, seed=-1, max_trials=2).interval is not None
+    assert more == [one] * 3
+    assert best(in_flight=4) == best(in_flight=1)
 
 
 def test_progress_is_told():
@@ -168,23 +168,10 @@ def test_progress_is_told():
     assert {step[0] for step in told} == set(range(1, len(found.table) + 1))
 
 
-def test_what_the_interval_can_not_tell():
-    found = run("flare", FLARE, 0.8, QUESTIONS, max_trials=1)
-    assert (found.value, found.interval) == (0.8, (0.8, 0.8))
-    assert "an end of the interval is the last value tried" in found.remark
-
-
 def test_which_methods_can_be_calibrated():
-    thresholds = usable(
-        "dragin",
-        "selfrag",
-        "dragin_paper",
-        "dragin_authors",
-        "selfrag_authors",
-        "flare_token",
-        "flare_entity",
-    )
-    assert calibrated_methods() == {"flare": "search_below"} | dict.fromkeys(thresholds, "threshold")
+    names = "dragin selfrag dragin_paper dragin_authors selfrag_authors flare_token flare_entity".split()
+    thresholds = dict.fromkeys(usable(*names), "threshold")
+    assert calibrated_methods() == {"flare": "search_below"} | thresholds
 
 
 def test_the_share_that_self_rag_searches_at_is_calibrated():
@@ -194,40 +181,106 @@ def test_the_share_that_self_rag_searches_at_is_calibrated():
         wanted = next(p for p in PROBABILITIES if f"{p} is it?" in prompt)
         return {"search": math.log(wanted), "unneeded": math.log(1 - wanted)}.get(option.strip(), -99.0)
 
-    questions = [Question(str(p), f"Where at {p} is it?") for p in PROBABILITIES]
+    examples = [Example(Question(str(p), f"Where at {p} is it?"), ()) for p in PROBABILITIES]
     model = ScriptedModel(lambda *_: " So the answer is Bonn.", scores=share, context_tokens=100_000)
     retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
-    found = asyncio.run(
-        calibrate(
-            Engine(make_method("selfrag"), {"answer": model}, retriever),
-            [Example(question, ()) for question in questions],
-            SearchesGoal(0.3),
-        )
-    )
-    assert found.value is not None
-    assert 0.65 <= found.value < 0.75
+    engine = Engine(make_method("selfrag"), {"answer": model}, retriever)
+    assert 0.65 <= asyncio.run(calibrate(engine, examples, SearchesGoal(0.3))).value < 0.75
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "error", "expected"),
+    ("method", "settings", "options", "parameter"),
+    [("flare", FLARE, {}, "search_below"), ("dragin_paper", DRAGIN, {"max_trials": 8}, "threshold")],
+)
+def test_the_threshold_divides_what_the_model_knows_from_what_it_does_not(
+    method, settings, options, parameter
+):
+    found, row = best(method, settings, **options)
+    assert 0.45 <= found.value < 0.55
+    assert (found.parameter, row.score.mean, row.searches.mean) == (parameter, 1.0, 0.5)
+    assert len(found.table) <= options.get("max_trials", 7)
+    assert found.interval[0] <= found.value <= found.interval[1]
+
+
+def test_the_ends_are_tried_and_a_search_that_never_pays_is_left_out():
+    found, row = best(examples=EXAMPLES[5:])
+    assert (found.table[0].searches.mean, found.table[-1].searches.mean) == (0.0, 1.0)
+    assert (row.score.mean, row.searches.mean) == (1.0, 0.0), "of equally good values, the fewest searches"
+
+
+def test_the_best_threshold_within_a_number_of_searches():
+    found, row = best(max_searches=0.3)
+    within = [each for each in found.table if each.searches.mean <= 0.3]
+    assert row in within
+    assert row.score.mean == max(each.score.mean for each in within)
+    assert row.score.mean < max(each.score.mean for each in found.table)
+    assert found.interval[1] <= max(each.value for each in within)
+    assert row.searches.mean > 0, "values between no search and the limit are tried"
+    found, row = best(settings={}, max_searches=0.5)
+    assert row.searches.mean == min(each.searches.mean for each in found.table) >= 1
+    assert "more than 0.5 searches per question" in found.remark
+
+
+def test_what_the_remark_says_of_few_trials_and_questions():
+    found, _ = best(max_trials=1)
+    assert ([row.value for row in found.table], found.remark) == ([0.8], "")
+    found, _ = best(examples=EXAMPLES[4:6])
+    assert "may be as good" in found.remark
+    assert "More questions tell them apart." in found.remark
+
+
+def test_tokens_may_have_a_price():
+    (free, row), (dear, cheapest) = best(), best(price=1000.0)
+    assert cheapest.tokens == min(each.tokens for each in dear.table), "no gain is worth so much"
+    assert cheapest.score.mean < 1.0
+    assert dear.goal == "the best exact_match less 1000 per 1,000 tokens"
+    worth = (row.score.mean - cheapest.score.mean) / (row.tokens - cheapest.tokens) * 1000
+    assert best(price=worth * 0.9)[0].value == free.value != best(price=worth * 1.1)[0].value
+
+
+def test_the_lead_at_which_a_search_stops_is_found():
+    """The first path is wrong, and all others agree on the right answer."""
+
+    def path(prompt, key):
+        if "say" in key:
+            return "Where is Kiel?"
+        return "Bonn" if key[-2:] == ("0.1.1.1", "sa") else "Kiel" if "sa" in key or "ra" in key else "None"
+
+    settings = {"rollouts": 9, "search": "paths", "verifier": "vote", "wave": 1, "stop_lead": 10}
+    settings |= {"actions": "say,ra,qt,sa"}
+    examples = [Example(Question(f"{number}", "Where is it?"), ("Kiel",)) for number in range(4)]
+    found, row = best("airrag", settings, examples, script=path, parameter="stop_lead", price=1e-6)
+    assert 1 < found.value <= 2, "one vote is not enough, and two are"
+    assert found.table[-1].tokens > row.tokens
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
     [
-        ("single", {}, InputError, "single has no parameter that decides how often"),
-        ("flair", {}, UnknownName, "did you mean 'flare'"),
-        ("flare", {"parameter": "search_belo"}, UnknownName, "did you mean 'search_below'"),
-        ("flare", {"parameter": "passages"}, InputError, "takes int"),
-        ("flare", {"settings": {"search_below": "7"}}, ParameterError, "from 0 to 1"),
-        ("flare", {"wanted": -1}, InputError, "searches per question: -1"),
-        ("flare", {"wanted": float("nan")}, InputError, "searches per question: nan"),
-        ("flare", {"questions": ()}, InputError, "nothing to calibrate with"),
-        ("flare", {"max_trials": 0}, InputError, "nothing to calibrate with"),
+        (lambda: run("single", {}, 1), InputError, "single has no parameter that decides how often"),
+        (lambda: run("flair", {}, 1), InputError, "did you mean 'flare'"),
+        (lambda: run("flare", {}, 1, parameter="search_belo"), InputError, "did you mean 'search_below'"),
+        (lambda: run("flare", {}, 1, parameter="passages"), InputError, "takes int"),
+        (lambda: run("flare", {"search_below": "7"}, 1), InputError, "from 0 to 1"),
+        (lambda: run("flare", {}, -1), InputError, "searches per question: -1"),
+        (lambda: run("flare", {}, float("nan")), InputError, "searches per question: nan"),
+        (lambda: run("flare", {}, 1, ()), InputError, "nothing to calibrate with"),
+        (lambda: run("flare", {}, 1, max_trials=0), InputError, "nothing to calibrate with"),
+        (lambda: best(examples=[]), InputError, "at least one question and one trial"),
+        (lambda: best(metric="exact_mash"), InputError, "exact_mash"),
+        (lambda: best(metric="yes_no_accuracy"), InputError, "applies to none of the questions"),
+        (
+            lambda: run("flare", FLARE, 0.5, script=lambda *_: RuntimeError("broken")),
+            AskanceError,
+            r"no question was answered.*the first failure, 0\.05.*broken",
+        ),
+        (
+            lambda: Engine(make_method("flare"), {"answer": ScriptedModel()}),
+            MissingAbility,
+            "name an index",
+        ),
     ],
 )
-def test_bad_input(method, options, error, expected):
-    options = {"settings": {}, "wanted": 1.0, **options}
-    with pytest.raises(error, match=expected):
-        run(method, **options)
-
-
-def test_needs_are_checked_before_anything_runs():
-    with pytest.raises(MissingAbility, match="name an index"):
-        Engine(make_method("flare"), {"answer": ScriptedModel()})
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

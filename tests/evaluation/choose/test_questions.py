@@ -5,48 +5,32 @@ import pytest
 from askance.core.types import Passage
 from askance.evaluation.choose.questions import parse_question
 
-PASSAGE = Passage("p", "Kallsund", "The lighthouse of Kallsund was built of granite in 1871 by Jens Holm.")
-
-
-def parse(question, answer):
-    return parse_question(f" {question}\nAnswer: {answer}", PASSAGE)
-
-
-def test_a_question_with_an_answer_from_the_passage_is_kept():
-    kept = parse("In which year was the lighthouse built?", "1871.")
-    assert (kept.question, kept.answer, kept.rejected) == (
-        "In which year was the lighthouse built?",
-        "1871",
-        "",
-    )
-
-
-def test_the_short_answer_is_read_out_of_a_sentence():
-    answer = "The lighthouse was built by Jens Holm. So the answer is Jens Holm."
-    assert parse("Who built the lighthouse of granite?", answer).answer == "Jens Holm"
+OLD = "It is very old. " * 9
+TEXT = f"The lighthouse of Kallsund was built of granite in 1871 by Jens Holm. {OLD}"
+PASSAGE = Passage("p", "Kallsund", TEXT)
+YEAR, BUILDER = "In which year was the lighthouse built?", "Who built the lighthouse of granite?"
 
 
 @pytest.mark.parametrize(
-    ("question", "answer", "reason"),
+    ("written", "answer", "rejected"),
     [
-        ("Who was it?", "Jens Holm", "unclear"),
-        ("Who built the lighthouse of the passage?", "Jens Holm", "unclear"),
-        ("How tall is the lighthouse of Kallsund?", "90 feet", "not in the passage"),
-        ("In which year was the lighthouse built?", "187", "not in the passage"),
-        ("Which lighthouse was built by Jens Holm?", "Jens Holm", "in the question"),
-        ("Where is the lighthouse of granite?", "Kallsund", "the title"),
-        ("Who built the lighthouse of granite?", "", "long answer"),
+        (f" {YEAR}\nAnswer: 1871.", "1871", ""),
+        (f"{BUILDER}\nAnswer: Jens Holm built it. So the answer is Jens Holm.", "Jens Holm", ""),
+        ("Who was it?\nAnswer: Jens Holm", "Jens Holm", "unclear"),
+        ("Who built the lighthouse of the passage?\nAnswer: Jens Holm", "Jens Holm", "unclear"),
+        ("How tall is the lighthouse of Kallsund?\nAnswer: 90 feet", "90 feet", "not in the passage"),
+        (f"{YEAR}\nAnswer: 187", "187", "not in the passage"),
+        ("Which lighthouse was built by Jens Holm?\nAnswer: Jens Holm", "Jens Holm", "in the question"),
+        ("Where is the lighthouse of granite?\nAnswer: Kallsund", "Kallsund", "the title"),
+        (f"{BUILDER}\nAnswer: {TEXT}", TEXT.strip().rstrip("."), "long answer"),
+        ("I can't do that.", "", "without a question"),
     ],
 )
-def test_a_question_that_fails_a_check_has_the_reason(question, answer, reason):
-    passage = Passage("p", PASSAGE.title, f"{PASSAGE.text} {'It is very old. ' * 9}")
-    if reason == "long answer":
-        answer = passage.text[:-1]
-    assert reason in parse_question(f"{question}\nAnswer: {answer}", passage).rejected
-
-
-def test_text_without_an_answer_is_no_question():
-    assert "without a question" in parse_question("I can't do that.", PASSAGE).rejected
+def test_a_question_is_kept_or_has_the_reason_why_not(written, answer, rejected):
+    parsed = parse_question(written, PASSAGE)
+    assert parsed.answer == answer
+    assert rejected in parsed.rejected
+    assert bool(rejected) == bool(parsed.rejected)
 
 
 def test_scripts_without_spaces_have_no_borders_of_words():

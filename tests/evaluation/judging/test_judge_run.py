@@ -11,11 +11,7 @@ from askance.core.errors import InputError, ModelFailure, RunFolderError
 from askance.core.types import Passage
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
-from askance.evaluation.judging.judge_run import (
-    check_can_be_judged,
-    judge_run,
-    topic_of,
-)
+from askance.evaluation.judging.judge_run import check_can_be_judged, judge_run, topic_of
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.result_file import LOCK
 from askance.models.scripted import ScriptedEntailment, ScriptedModel
@@ -25,39 +21,46 @@ from tests.evaluation.hand_made import answered, record, written
 from tests.tolerances import near
 
 BONN = Passage("1", "Bonn", "Bonn is an old city.")
-TEXTS = ["Bonn is old.", "Bonn is new.", ""]
+
+
+def run_of(folder, *texts):
+    """Return a run whose answers cite Bonn; a question without an answer failed."""
+    records, traces = [], []
+    for number, text in enumerate(texts, start=1):
+        titles, error = (("Bonn",), "") if text else ((), "ModelFailure: no")
+        records.append(record(number, text=text, cited_titles=titles, error=error))
+        cited = (Citation(1, BONN, 0, len(text)),) if text else ()
+        traces.append(answered(Answer(text, "", cited)))
+    return written(folder, records, traces, title="dragin")
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Three questions: the citation bears out the first answer, but not the second; the third failed."""
-    records = [
-        record(
-            number,
-            text=text,
-            cited_titles=("Bonn",) if text else (),
-            error="" if text else "ModelFailure: no",
-        )
-        for number, text in enumerate(TEXTS, start=1)
-    ]
-    traces = [
-        answered(Answer(text, "", (Citation(1, BONN, 0, len(text)),) if text else ())) for text in TEXTS
-    ]
-    return written(tmp_path / "run", records, traces, title="dragin")
+    return run_of(tmp_path / "run", "Bonn is old.", "Bonn is new.", "")
 
 
-def citations(run, entailment, progress=lambda *_: None):
+def judge_citations(run, entailment=None, progress=lambda *_: None, **named):
+    entailment = entailment or ScriptedEntailment(**named)
     return asyncio.run(judge_run(run, citation_judge(entailment, "hf:judge"), progress))
 
 
-def lines(run, kind):
+def judge_facts(run, model, **settings):
+    judge = fact_judge(model, ScriptedRetriever([BONN]), "scripted", **settings)
+    return asyncio.run(judge_run(run, judge))
+
+
+def reply(shown, key):
+    return "- Bonn is old." if key[2] == "split" else "true"
+
+
+def file_of(run, kind):
     (path,) = (run.folder / "judged").glob(f"{kind}-*.jsonl")
-    return path, [json.loads(line) for line in path.read_text().splitlines()]
+    return path
 
 
 def test_citations_of_a_run(run):
     steps = []
-    judged = citations(run, ScriptedEntailment(), lambda *step: steps.append(step))
+    judged = judge_citations(run, progress=lambda *step: steps.append(step))
     assert {name: value.mean for name, value in judged.scores.items()} == {
         "nli_citation_recall": near(1 / 3),
         "nli_citation_precision": near(1 / 3),
@@ -66,7 +69,7 @@ def test_citations_of_a_run(run):
     numbers = json.loads(Path(judged.file).read_text())
     assert (numbers["judge"], numbers["model"], numbers["num_questions"]) == ("hf:judge", "scripted", 3)
     assert numbers["scores"]["nli_citation_recall"]["num_questions"] == 3
-    _, (header, first, *_) = lines(run, "citations")
+    header, first, *_ = map(json.loads, file_of(run, "citations").read_text().splitlines())
     assert (header["format"], header["kind"], header["judge"]) == (
         "askance-judgements",
         "citations",
@@ -76,50 +79,30 @@ def test_citations_of_a_run(run):
     assert read_run(run.folder) == run
 
 
-def test_what_is_judged_is_not_judged_again(run):
-    before = citations(run, ScriptedEntailment())
-    path, _ = lines(run, "citations")
+def test_only_what_is_not_judged_is_judged(run, tmp_path):
+    before = judge_citations(run)
+    path = file_of(run, "citations")
     whole = path.read_bytes()
-    again = ScriptedEntailment()
-    assert citations(run, again) == before
-    assert again.calls == []
-    path.write_bytes(whole[: whole.index(b"q2") + 5])  # as a kill leaves it
-    citations(run, again)
-    assert [claim for _, claim in again.calls] == ["Bonn is new."]
-    assert path.read_bytes() == whole
-
-
-def test_another_answer_to_the_same_question_is_judged_anew(run, tmp_path):
-    citations(run, ScriptedEntailment())
-    other = written(
-        tmp_path / "other",
-        [record(1, text="Bonn is an old city.", cited_titles=("Bonn",))],
-        [answered(Answer("Bonn is an old city.", "", (Citation(1, BONN, 0, 20),)))],
-    )
+    other = run_of(tmp_path / "other", "Bonn is an old city.")
+    for change, left in (
+        (lambda: None, []),
+        (lambda: path.write_bytes(whole[: whole.index(b"q2") + 5]), ["Bonn is new."]),  # as a kill leaves it
+    ):
+        change()
+        again = ScriptedEntailment()
+        assert judge_citations(run, again) == before
+        assert [claim for _, claim in again.calls] == left
+        assert path.read_bytes() == whole
     (run.folder / "judged").rename(other.folder / "judged")
     again = ScriptedEntailment()
-    judged = citations(other, again)
-    assert [claim for _, claim in again.calls] == ["Bonn is an old city."]
-    assert judged.scores["nli_citation_recall"].num_questions == 1
-
-
-def test_judges_stand_beside_each_other(run):
-    citations(run, ScriptedEntailment())
-    asyncio.run(judge_run(run, citation_judge(ScriptedEntailment(name="other"), "hf:other")))
-    assert len(list((run.folder / "judged").glob("citations-*.jsonl"))) == 2
-
-
-def reply(shown, key):
-    return "- Bonn is old." if key[2] == "split" else "true"
-
-
-def facts(run, model, **settings):
-    judge = fact_judge(model, ScriptedRetriever([BONN]), "scripted", **settings)
-    return asyncio.run(judge_run(run, judge))
+    assert judge_citations(other, again).scores["nli_citation_recall"].num_questions == 1
+    assert [claim for _, claim in again.calls] == ["Bonn is an old city."], (
+        "the same question, another answer"
+    )
 
 
 def test_facts_of_a_run(run):
-    judged = facts(run, ScriptedModel(reply), gamma=2, in_flight=2)
+    judged = judge_facts(run, ScriptedModel(reply), gamma=2, in_flight=2)
     means = {name: (round(value.mean, 3), value.num_questions) for name, value in judged.scores.items()}
     assert means == {
         "factscore": (0.368, 2),  # exp(1 - 2)
@@ -127,24 +110,24 @@ def test_facts_of_a_run(run):
         "facts": (1.0, 2),
         "responded": (0.667, 3),
     }
-    # Another gamma is another sum of the same judgements.
     model = ScriptedModel(reply)
-    assert facts(run, model, gamma=0).scores["factscore"].mean == 1
-    assert model.prompts == []
+    assert judge_facts(run, model, gamma=0).scores["factscore"].mean == 1
+    assert model.prompts == [], "another gamma is another sum of the same judgements"
 
 
 def test_a_judge_that_breaks_keeps_what_is_judged(run):
     def breaks(shown, key):
         return ValueError("out of order") if key[1] == "q2" else reply(shown, key)
 
-    with pytest.raises(
-        ModelFailure,
-        match=r"failed at question 'q2' of the run .*: ValueError: out of order\. The results so far",
-    ):
-        facts(run, ScriptedModel(breaks))
-    assert [line.get("id") for line in lines(run, "facts")[1]] == [None, "q1"]
+    told = r"failed at question 'q2' of the run .*: ValueError: out of order\. The results so far"
+    with pytest.raises(ModelFailure, match=told):
+        judge_facts(run, ScriptedModel(breaks))
+    assert [json.loads(line).get("id") for line in file_of(run, "facts").read_text().splitlines()] == [
+        None,
+        "q1",
+    ]
     model = ScriptedModel(reply)
-    facts(run, model)
+    judge_facts(run, model)
     assert len(model.prompts) == 2
 
 
@@ -154,53 +137,36 @@ def test_the_topic_of_a_question():
 
 
 def test_runs_that_can_not_be_judged(tmp_path, run):
-    plain = written(tmp_path / "plain", [record(1)])
-    check_can_be_judged(plain, ["facts"])
+    uncited = written(tmp_path / "uncited", [record(1)])
+    check_can_be_judged(uncited, ["facts"])
     check_can_be_judged(run, ["citations", "facts"])
-    with pytest.raises(InputError, match=r"no answer of the run .*plain cites anything \(method single\)"):
-        check_can_be_judged(plain, ["citations"])
+    with pytest.raises(InputError, match=r"no answer of the run .*uncited cites anything \(method single\)"):
+        check_can_be_judged(uncited, ["citations"])
     with pytest.raises(RunFolderError, match="has no finished question yet"):
         check_can_be_judged(written(tmp_path / "empty", []), [])
 
 
-def test_a_second_process_and_damage_are_told(run):
-    with (
-        locked_folder(run.folder / "judged", LOCK),
-        pytest.raises(
-            RunFolderError, match=r"can't write .*citations-.*: another process is writing there\. Wait until"
-        ),
-    ):
-        citations(run, ScriptedEntailment())
-    citations(run, ScriptedEntailment())
-    path, _ = lines(run, "citations")
+def test_folders_and_files_of_judgements_that_can_not_be_used(run):
+    folder = run.folder / "judged"
+
+    def refused(message, **named):
+        with pytest.raises(RunFolderError, match=message):
+            judge_citations(run, **named)
+
+    with locked_folder(folder, LOCK):
+        refused(r"can't write .*citations-.*: another process is writing there\. Wait until")
+    judge_citations(run)
+    path = file_of(run, "citations")
     whole = path.read_text()
     path.write_text(whole + sealed(b'{"id": 7}').decode() + "\n")
-    with pytest.raises(
-        RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: restore it, or move it away"
-    ):
-        citations(run, ScriptedEntailment())
+    refused(r"line 5, field id: .*string\. The file is damaged: restore it, or move it away")
     path.write_text(whole.replace("askance-judgements", "x"))
-    with pytest.raises(
-        RunFolderError,
-        match=r"line 1: its checksum does not match its content. The file is damaged: restore it",
-    ):
-        citations(run, ScriptedEntailment())
-
-
-def test_judgements_of_another_judge_are_not_taken_for_those_of_this_one(run):
-    for name in ("one", "other"):
-        citations(run, ScriptedEntailment(name=name))
-    one, other = sorted((run.folder / "judged").glob("citations-*.jsonl"))
-    other.write_bytes(one.read_bytes())
-    one.unlink()
-    with pytest.raises(
-        RunFolderError,
-        match=r"line 1: .* made with model '\w+', now it is '\w+': .* move the file away",
-    ):
-        [citations(run, ScriptedEntailment(name=name)) for name in ("one", "other")]
-
-
-def test_a_folder_that_can_not_be_written(run):
-    (run.folder / "judged").write_text("in the way")
-    with pytest.raises(RunFolderError, match=r"can't write .*judged.*: "):
-        citations(run, ScriptedEntailment())
+    refused(r"line 1: its checksum does not match its content. The file is damaged: restore it")
+    path.write_text(whole)
+    judge_citations(run, name="other")
+    (of_the_other,) = {*folder.glob("citations-*.jsonl")} - {path}
+    of_the_other.write_text(whole)
+    refused(r"line 1: .* made with model 'scripted', now it is 'other': .* move the file away", name="other")
+    folder.rename(run.folder / "moved")
+    folder.write_text("in the way")
+    refused(r"can't write .*judged.*: ")

@@ -1,4 +1,4 @@
-"""The same numbers from libraries that others wrote; where ours differ on purpose, both are stated."""
+"""The same numbers from libraries that others wrote; ours differ on purpose for yes, no and empty answers."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -36,16 +36,6 @@ def test_exact_match_and_f1_are_those_of_squad(prediction, golds):
     assert exact_match(prediction, golds) == theirs[0]
     if forms[0]:
         assert f1(prediction, golds) == near(theirs[1], "formula", "float32")
-
-
-def test_squad_shares_words_with_yes_and_no():
-    assert squad_scores("no", ["no one"]) == (0, near(2 / 3, "formula", "float32"))
-    assert f1("no", ["no one"]) == 0
-
-
-def test_squad_finds_that_nothing_and_nothing_share_all_their_words():
-    assert squad_scores("the", ["A"]) == (1, 1)
-    assert (exact_match("the", ["A"]), f1("the", ["A"])) == (1, 0)
 
 
 @settings(deadline=None)

@@ -1,40 +1,31 @@
-"""The frontier."""
+"""Charts: the frontier, what is drawn, and that drawings fit into the page."""
 
 from itertools import combinations
 from math import dist
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.answers import Usage
-from askance.evaluation.report.charts import (
-    Point,
-    frontier,
-    frontier_chart,
-    frontier_figure,
-    points_of,
-)
+from askance.evaluation.report.charts import Point, frontier, frontier_chart, frontier_figure, points_of
 from askance.evaluation.statistics.compare import MeanInterval
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
 
 
-def point(number, cost, score):
-    return Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2, 0.95))
-
-
-def numbers_of(points):
-    return [each.number for each in points]
+def points_at(*places):
+    """Return points from their costs and scores."""
+    return [
+        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2, 0.95))
+        for number, (cost, score) in enumerate(places, start=1)
+    ]
 
 
 def parsed(chart):
     return ElementTree.fromstring(str(chart).replace("<svg ", '<svg xmlns:xlink="links" ', 1))
-
-
-def title_of(chart):
-    return parsed(chart).findtext("title")
 
 
 def texts_of(chart):
@@ -44,32 +35,30 @@ def texts_of(chart):
 
 def dots_of(figure):
     """Return the positions of the points, and how each is filled."""
-    (axes,) = figure.axes
-    return {
-        (line.get_xdata()[0], line.get_ydata()[0]): line.get_markerfacecolor()
-        for line in axes.lines
+    return [
+        ((line.get_xdata()[0], line.get_ydata()[0]), line.get_markerfacecolor())
+        for line in figure.axes[0].lines
         if line.get_marker() == "o"
-    }
-
-
-def test_the_frontier():
-    points = [
-        point(1, 500, 0.4),
-        point(2, 100, 0.2),
-        point(3, 300, 0.4),
-        point(4, 900, 0.5),
-        point(5, 950, 0.3),
     ]
-    assert numbers_of(frontier(points)) == [2, 3, 4]
 
 
-def test_of_two_at_the_same_cost_the_better_one_is_on_the_frontier():
-    assert numbers_of(frontier([point(1, 100, 0.2), point(2, 100, 0.3)])) == [2]
+@pytest.mark.parametrize(
+    ("places", "best"),
+    [
+        ([(500, 0.4), (100, 0.2), (300, 0.4), (900, 0.5), (950, 0.3)], [2, 3, 4]),
+        ([(100, 0.2), (100, 0.3)], [2]),
+        ([(0, 0.0), (0, 0.0)], [1]),
+    ],
+)
+def test_the_frontier(places, best):
+    points = points_at(*places)
+    assert [each.number for each in frontier(points)] == best
+    assert [place for place, _ in dots_of(frontier_figure(points, "f1"))] == places
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), min_size=1, max_size=8))
-def test_what_is_off_the_frontier_is_beaten_by_one_on_it(pairs):
-    points = [point(at, cost, score / 10) for at, (cost, score) in enumerate(pairs)]
+def test_points_off_the_frontier_are_beaten_by_one_on_it(places):
+    points = points_at(*places)
     best = frontier(points)
     for each in points:
         if each not in best:
@@ -93,13 +82,12 @@ def test_points_are_tokens_computed_and_the_metric_with_its_interval():
 
 
 def test_the_chart_draws_every_run():
-    points = [point(1, 100, 0.2), point(2, 1000, 0.4), point(3, 2000, 0.3)]
-    chart = frontier_chart(points, "f1")
-    assert title_of(chart).endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
-    figure = frontier_figure(points, "f1")
-    dots = dots_of(figure)
-    assert list(dots) == [(each.cost, each.score.mean) for each in points]
-    assert dots[100, 0.2] == dots[1000, 0.4] != dots[2000, 0.3]
+    points = points_at((100, 0.2), (1000, 0.4), (2000, 0.3))
+    chart, figure = frontier_chart(points, "f1"), frontier_figure(points, "f1")
+    title = parsed(chart).findtext("title")
+    assert title.endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
+    (_, first), (_, second), (_, third) = dots_of(figure)
+    assert first == second != third
     whiskers = [line.get_ydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
     assert [tuple(each) for each in whiskers] == [(each.score.low, each.score.high) for each in points]
     assert texts_of(chart)[-3:] == ["1", "2", "3"]
@@ -108,44 +96,28 @@ def test_the_chart_draws_every_run():
 
 def test_costs_far_apart_are_on_a_logarithmic_scale():
     def texts(*costs):
-        return texts_of(frontier_chart([point(1, cost, 0.5) for cost in costs], "f1"))
+        return set(texts_of(frontier_chart(points_at(*((cost, 0.5) for cost in costs)), "f1")))
 
-    assert {"100", "200", "500", "1,000"} < set(texts(100, 1000))
-    assert "tokens computed per question, logarithmic scale" in texts(100, 1000)
-    assert "tokens computed per question" in texts(100, 700)
-    assert "tokens computed per question" in texts(0, 700)
+    scale = "tokens computed per question, logarithmic scale"
+    assert {"100", "200", "500", "1,000", scale} < texts(100, 1000)
+    assert not {scale} & (texts(100, 700) | texts(0, 700))
 
 
 def test_numbers_of_runs_close_to_each_other_do_not_overlap():
-    points = [point(at, 1000 + 8 * at, 0.3 + 0.002 * at) for at in range(4)] + [point(9, 5000, 0.9)]
+    points = points_at(*((1000 + 8 * at, 0.3 + 0.002 * at) for at in range(4)), (5000, 0.9))
     (axes,) = frontier_figure(points, "f1").axes
     places = [axes.transData.transform(each.xy) + each.xyann for each in axes.texts]
     assert len(places) == len(points)
     assert all(dist(one, two) > 8 for one, two in combinations(places, 2))
 
 
-def test_runs_without_any_difference_have_a_chart():
-    """Neither beats the other; the frontier has one of them."""
-    points = [point(1, 0, 0.0), point(2, 0, 0.0)]
-    assert len(frontier(points)) == 1
-    assert (
-        len([line for line in frontier_figure(points, "f1").axes[0].lines if line.get_marker() == "o"]) == 2
-    )
-
-
-def test_a_chart_takes_its_colours_from_the_page_and_nothing_from_elsewhere():
-    drawing = frontier_chart([point(1, 100, 0.2), point(2, 1000, 0.4)], "<f1> $x$")
-    assert "var(--accent)" in drawing
-    assert "#1000" not in drawing
-    assert "&lt;f1&gt; $x$" in drawing
-    assert not any(word in drawing for word in ("http", "url(", "<style", "<metadata", "font-family"))
-
-
-def test_charts_are_the_same_each_time_and_their_names_differ():
-    points = [point(1, 100, 0.2), point(2, 1000, 0.4)]
-    assert frontier_chart(points, "f1") == frontier_chart(points, "f1")
-
-    one, other = (frontier_chart(points, metric) for metric in ("f1", "accuracy"))
+def test_charts_take_colours_from_the_page_nothing_from_elsewhere_and_share_no_ids():
+    points = points_at((100, 0.2), (1000, 0.4))
+    one, other = (frontier_chart(points, metric) for metric in ("<f1> $x$", "accuracy"))
+    assert one == frontier_chart(points, "<f1> $x$")
+    assert "var(--accent)" in one
+    assert "&lt;f1&gt; $x$" in one
+    assert not any(word in one for word in ("#1000", "http", "url(", "<style", "<metadata", "font-family"))
     ids = [{each.get("id") for each in parsed(chart).iter() if each.get("id")} for chart in (one, other)]
     assert ids[0]
     assert not ids[0] & ids[1]

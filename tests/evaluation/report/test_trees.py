@@ -16,25 +16,20 @@ from tests.tolerances import near
 
 PASSAGE = Hit(Passage("1", "Bonn", "It has a bridge."), 1.0, 1)
 QUESTION = "Who built bridge 1?"
-PLAN, FOUND, OTHER = (
-    "Plan: Where is it?",
-    "Passage: Bonn It has a bridge.\nFound: Where? → Bonn",
-    "Found: Bath",
-)
+PLAN, OTHER = "Plan: Where is it?", "Found: Bath"
+FOUND = "Passage: Bonn It has a bridge.\nFound: Where? → Bonn"
 
 
 def tree(*ends):
     """Return the trace of two ways after a plan; an end is the number of its way, and its answer."""
-    trace = Trace()
-    visits = {"visits": 1.0, "value": 1.0}
+    trace, visits = Trace(), {"visits": 1.0, "value": 1.0}
     trace.expand("0.1", "say", "Where is it?", numbers=visits)
     trace.expand("0.1.1", "ra", "Where? → Bonn", numbers=visits, passage=PASSAGE)
     trace.expand("0.1.2", "ra", "Bath", numbers=visits)
     for number, (way, answer) in enumerate(ends, start=1):
         rejected = "" if answer else "it says that there is no answer"
-        trace.expand(
-            f"0.1.{way}.{number}", "sa", answer, numbers={**visits, "reward": 0.5}, rejected=rejected
-        )
+        numbers = {**visits, "reward": 0.5}
+        trace.expand(f"0.1.{way}.{number}", "sa", answer, numbers=numbers, rejected=rejected)
     trace.expand("0.1", "retrieve", "a step of another search, without visits")
     return trace
 
@@ -43,55 +38,50 @@ def run_of(folder, *traces):
     return written(folder, [record(number) for number, _ in enumerate(traces, start=1)], traces)
 
 
+def message(role, content):
+    return [{"role": role, "content": content}]
+
+
 def test_the_value_of_a_step_is_the_share_of_right_answers_below_it():
     steps = steps_of(tree((1, "Bonn"), (1, "in Bonn"), (1, ""), (2, "Bath"), (2, "Bonn")).events, ["Bonn"])
     assert [step.text for step in steps[:3]] == [PLAN, FOUND, OTHER]
-    assert [step.num_paths for step in steps] == [4, 2, 2, 1, 1, 0, 1, 1], "an answer that is none counts not"
+    assert [step.num_paths for step in steps] == [4, 2, 2, 1, 1, 0, 1, 1], "a rejected answer does not count"
     assert [step.value for step in steps] == near([0.75, 1.0, 0.5, 1.0, 1.0, 0.0, 0.0, 1.0])
     assert [each.text for each in steps[-1].path] == [PLAN, OTHER, "Answer: Bonn"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [("The Bonn.", True), ("It was Bonn, I think", True), ("Berlin", False), ("", False)],
-)
-def test_right_answers(answer, expected):
-    assert is_right_answer(answer, ["", "bonn"]) == expected
+def test_right_answers():
+    answers = ["The Bonn.", "It was Bonn, I think", "Berlin", ""]
+    assert [is_right_answer(answer, ["", "bonn"]) for answer in answers] == [True, True, False, False]
 
 
-def test_right_paths(tmp_path):
+def test_rows_of_each_format(tmp_path):
     run = run_of(tmp_path / "run", tree((1, "Bonn"), (2, "Bath")), tree((2, "Bath")))
     assert list(tree_rows(run, TreeFormat.SFT)) == [
         {
-            "prompt": [{"role": "user", "content": QUESTION}],
-            "completion": [{"role": "assistant", "content": f"{PLAN}\n{FOUND}\nAnswer: Bonn"}],
+            "prompt": message("user", QUESTION),
+            "completion": message("assistant", f"{PLAN}\n{FOUND}\nAnswer: Bonn"),
         }
     ]
-
-
-def test_preferred_steps(tmp_path):
-    ends = [(1, "Bonn"), (1, "Bonn"), (2, "Bath"), (2, "Bath")]
-    (row,) = tree_rows(run_of(tmp_path / "run", tree(*ends)), TreeFormat.PREFERENCE)
-    assert row == {
-        "prompt": [{"role": "user", "content": f"{QUESTION}\n{PLAN}"}],
-        "chosen": [{"role": "assistant", "content": FOUND}],
-        "rejected": [{"role": "assistant", "content": OTHER}],
-    }
-    few = run_of(tmp_path / "few", tree((1, "Bonn"), (2, "Bath")))
-    with pytest.raises(InputError, match="give no row of the format preference: make more rollouts"):
-        list(tree_rows(few, TreeFormat.PREFERENCE))
-
-
-def test_steps_with_labels(tmp_path):
-    rows = list(tree_rows(run_of(tmp_path / "run", tree((1, "Bonn"), (2, "Bath"))), TreeFormat.PROCESS))
-    assert rows[1] == {
+    right, wrong, _ = tree_rows(run, TreeFormat.PROCESS)
+    assert right["labels"] == [True] * 3
+    assert wrong == {
         "prompt": QUESTION,
         "completions": [PLAN, OTHER, "Answer: Bath"],
         "labels": [True, False, False],
         "values": [0.5, 0.0, 0.0],
         "paths": [2, 1, 1],
     }
-    assert rows[0]["labels"] == [True] * 3
+    with pytest.raises(InputError, match="give no row of the format preference: make more rollouts"):
+        list(tree_rows(run, TreeFormat.PREFERENCE))
+    ends = [(1, "Bonn"), (1, "Bonn"), (2, "Bath"), (2, "Bath")]
+    assert list(tree_rows(run_of(tmp_path / "more", tree(*ends)), TreeFormat.PREFERENCE)) == [
+        {
+            "prompt": message("user", f"{QUESTION}\n{PLAN}"),
+            "chosen": message("assistant", FOUND),
+            "rejected": message("assistant", OTHER),
+        }
+    ]
 
 
 def test_a_real_search(tmp_path):
@@ -110,14 +100,15 @@ def test_a_real_search(tmp_path):
 def test_the_command(run, tmp_path):
     run_of(tmp_path / "run", tree((1, "Bonn"), (2, "Bath")))
     written(tmp_path / "flat", [record(1)])
-    code, _, told = run("export", "trees", tmp_path / "run", "--out", tmp_path / "steps.jsonl")
-    assert code == 0, told
-    lines = (tmp_path / "steps.jsonl").read_text().splitlines()
-    assert [json.loads(line)["labels"] for line in lines] == [[True] * 3, [True, False, False]]
-    code, _, told = run("export", "trees", tmp_path / "run", "--out", tmp_path / "steps.jsonl")
-    assert (code, "it exists already" in told) == (2, True)
-    code, _, told = run("export", "trees", tmp_path / "flat", "--out", tmp_path / "other.jsonl")
-    assert (code, "has no search trees: name a run of airrag" in " ".join(told.split())) == (2, True)
-    assert not (tmp_path / "other.jsonl").exists()
-    code, _, told = run("export", "trees", tmp_path / "run", "--format", "dpo", "--out", tmp_path / "x")
-    assert (code, "'sft', 'preference', 'process'" in told) == (2, True)
+    steps = tmp_path / "steps.jsonl"
+    assert run("export", "trees", tmp_path / "run", "--out", steps)[0] == 0
+    labels = [json.loads(line)["labels"] for line in steps.read_text().splitlines()]
+    assert labels == [[True] * 3, [True, False, False]]
+    for given, message in (
+        (["run", "--out", steps], "it exists already"),
+        (["flat", "--out", tmp_path / "other"], "has no search trees: name a run of airrag"),
+        (["run", "--format", "dpo", "--out", tmp_path / "other"], "'sft', 'preference', 'process'"),
+    ):
+        code, _, told = run("export", "trees", tmp_path / given[0], *given[1:])
+        assert (code, message in " ".join(told.split())) == (2, True)
+    assert not (tmp_path / "other").exists()
