@@ -18,14 +18,8 @@ ODD = ["", "  \n", "🐟 ﷽", "</s> <|im_end|> [SEP] " * 5, "half \ud800", "wor
 class EntailmentContract:
     """The promises."""
 
-    def test_has_a_name(self, entailment: Entailment) -> None:
+    def test_tells_what_follows_from_what_does_not_whatever_came_before(self, entailment: Entailment) -> None:
         assert entailment.name
-
-    def test_tells_what_follows_from_what_does_not(self, entailment: Entailment) -> None:
-        assert _entails(entailment, PREMISE, FOLLOWS) is True
-        assert _entails(entailment, PREMISE, OTHER) is False
-
-    def test_one_verdict_does_not_depend_on_others(self, entailment: Entailment) -> None:
         for claim in (OTHER, FOLLOWS, OTHER, FOLLOWS):
             assert _entails(entailment, PREMISE, claim) is (claim == FOLLOWS)
 

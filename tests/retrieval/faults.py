@@ -1,6 +1,6 @@
 """Build an index again and again, each time with a fault at a later operation.
 
-    python -m tests.retrieval.faults FOLDER kill|error new|old STEP
+    python -m tests.retrieval.faults FOLDER kill|error
 
 An operation is anything that changes the disk: an SQL statement that writes; opening a file for writing;
 renaming, linking, truncating or removing a file; making or removing a folder; an `fsync`; a call of the
@@ -9,14 +9,12 @@ completes.
 
 The operations inside a commit, above all tantivy's, can't be observed. There the system limits the size to
 which a file may grow: to the size of each file that is committed, and to each page of it. This is done in the
-first commit of all and in that of a build that resumes from a checkpoint, and for every third limit if
-writing fails.
+first commit of all and in that of a build that resumes from a checkpoint, for every second or third limit.
 
 After each fault the index must be the old one or, from some operation on, the new one. A further build
-without faults must make the new one, and encode nothing that had a vector in the index. With a STEP other
-than 1, only every STEP-th operation has a fault, and no commit has one. Each build runs in a child of this
-process, which has no threads of its own. Nothing here needs to survive a power failure, so nobody waits for
-the disk.
+without faults must make the new one, and encode nothing that had a vector in the index. Each build runs in a
+child of this process, which has no threads of its own. Nothing here needs to survive a power failure, so
+nobody waits for the disk.
 """
 
 import asyncio
@@ -196,8 +194,7 @@ def in_child(work) -> int:
 class Trial:
     """Builds an index with and without faults, and records what is wrong afterwards."""
 
-    def __init__(self, folder: Path, kind: str, begin: str) -> None:
-        self.kind, self.begin = kind, begin
+    def __init__(self, folder: Path, kind: str) -> None:
         self.source, self.old, self.index = folder / "rows.jsonl", folder / "old", folder / "index"
         self.ended = {"kill": (-signal.SIGKILL, -signal.SIGXFSZ), "error": (FAULTY,)}[kind]
         self.flaws: list[str] = []
@@ -217,10 +214,9 @@ class Trial:
         return FAULTLESS
 
     def begin_anew(self, num_checkpoints: int) -> None:
-        """Put an index in place of which a build has made some checkpoints."""
+        """Put the old index in place, of whose update a build has made some checkpoints."""
         shutil.rmtree(self.index, ignore_errors=True)
-        if self.begin == "old":
-            shutil.copytree(self.old, self.index)
+        shutil.copytree(self.old, self.index)
         if num_checkpoints:
             in_child(lambda: killed_after_checkpoint(num_checkpoints) or self.built())
 
@@ -234,15 +230,12 @@ class Trial:
         return FAULTY if faults.has_passed() else FAULTLESS
 
     def seen(self) -> int:
-        """Return whether the index is still the old one, or none; raise unless a build then makes the new
-        one.
-        """
-        is_there = (self.index / "manifest.json").exists()
-        found = content(self.index) if is_there else None
-        assert found in (self.contents if self.begin == "old" else [None, self.contents[1]])
+        """Return whether the index is still the old one; raise unless a build then makes the new one."""
+        found = content(self.index)
+        assert found in self.contents
         encoder = CountingEncoder()
         self.built(encoder=encoder)
-        assert {*encoder.texts} <= {text for _, text in NEW} - {text for _, text in OLD if is_there}
+        assert {*encoder.texts} <= {text for _, text in NEW} - {text for _, text in OLD}
         assert content(self.index) == self.contents[1]
         assert len(list(self.index.glob("generation-*"))) == 1
         assert not list(self.index.rglob(".tmp*"))
@@ -267,23 +260,21 @@ class Trial:
         return sorted({size - 1 for size in sizes}.union(*(range(0, size, PAGE) for size in sizes)))
 
 
-def main(folder: Path, kind: str, begin: str, step: str) -> None:
+def main(folder: Path, kind: str) -> None:
     os.fsync = lambda descriptor: None
     ReaderProcess._start = lambda reader: None  # one for each of hundreds of builds takes most of the time
     writer.CHECKPOINT_PASSAGES = writer.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
-    trial = Trial(folder, kind, begin)
-    index = trial.index
-    numbers = count(1, int(step))
-    number = next(n for n in numbers if not trial.happens(Faults(index, n, kind), f"operation {n}"))
+    trial = Trial(folder, kind)
+    number = next(n for n in count(1) if not trial.happens(Faults(trial.index, n, kind), f"operation {n}"))
     if kind == "kill" and trial.outcomes != sorted(trial.outcomes, reverse=True):
         trial.flaws.append(f"the index does not stay the new one: {trial.outcomes}")
     num_limits = 0
-    for (kind_of_writer, files), num_checkpoints in product(WRITERS.items(), range(2) if step == "1" else ()):
-        for limit in trial.limits(files, num_checkpoints)[:: 1 if kind == "kill" else 3]:
+    for (kind_of_writer, files), num_checkpoints in product(WRITERS.items(), range(2)):
+        for limit in trial.limits(files, num_checkpoints)[:: 2 if kind == "kill" else 3]:
             what = f"{kind_of_writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
             num_limits += trial.happens(CommitFault(kind_of_writer, kind, limit), what, num_checkpoints)
     print(json.dumps({"operations": number - 1, "limits": num_limits, "flaws": trial.flaws}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -54,6 +54,11 @@ def test_text_in_any_common_encoding_is_read_and_utf8_with_few_wrong_bytes_stays
         assert text_of("a.csv", b"\xef\xbb\xbftext\n" + written) == text
 
 
+def test_a_late_character_decides_the_encoding_of_a_file_of_rows():
+    table = b"name,town\n" + b"Ada,Bonn\n" * 50_000 + "Bob,Zürich\n".encode("latin-1")
+    assert text_of("a.csv", table).endswith("name: Bob; town: Zürich")
+
+
 @pytest.mark.parametrize(
     ("declared", "text", "encoding"),
     [("koi8-r", "Привет", "koi8-r"), ("windows-1251", "Привет", "utf-8"), ("iso-8859-1", "“9 €”", "cp1252"),
@@ -63,11 +68,6 @@ def test_the_encoding_that_a_page_declares_is_used_unless_it_is_utf8(declared, t
     assert text_of("a.html", f"<meta charset={declared}><p>{text}".encode(encoding)) == text
     xml = f'<?xml version="1.0" encoding="{declared}"?><html><body>{text}'
     assert text_of("a.xhtml", xml.encode(encoding)) == text
-
-
-def test_a_late_character_decides_the_encoding_of_a_file_of_rows():
-    table = b"name,town\n" + b"Ada,Bonn\n" * 200_000 + "Bob,Zürich\n".encode("latin-1")
-    assert text_of("a.csv", table).endswith("name: Bob; town: Zürich")
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,10 @@ def test_a_pdf_has_its_title_pages_and_lines_and_parted_words_are_whole():
     assert (row.title, sections(row)) == ("Rivers", [(1, "", "The R"), (2, "", "The E")])
     lines = [line.strip() for line in row.text.splitlines() if line.strip()]
     assert lines == ["The Rhine has been navigable for a", "long time", "The Elbe"]
+    files = [text_pdf(*[f"page {number}"] * 9) for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        texts = list(threads.map(text_of, ["a.pdf"] * 8, files))
+    assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
 
 
 def test_the_values_of_a_form_and_the_notes_on_a_page_of_a_pdf_follow_its_text():
@@ -184,13 +188,6 @@ def test_the_letters_of_an_arabic_ligature_are_in_order():
     )
     written = page_pdf(stream(SHOWN % b"abcdefg"), stream(to_unicode.encode()), font=b"/ToUnicode 6 0 R")
     assert text_of("a.pdf", written) == "الاشتراك"
-
-
-def test_pdfs_are_read_in_many_threads_at_a_time():
-    files = [text_pdf(*[f"page {number}"] * 9) for number in range(8)]
-    with ThreadPoolExecutor(8) as threads:
-        texts = list(threads.map(text_of, ["a.pdf"] * 8, files))
-    assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
 
 
 def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only():

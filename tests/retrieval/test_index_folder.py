@@ -1,3 +1,5 @@
+"""An index folder that is damaged, belongs to somebody else or is replaced while it is open."""
+
 import errno
 import json
 import os
@@ -24,6 +26,8 @@ from askance.retrieval.index.index_folder import SCHEMA_VERSION
 from askance.retrieval.index.reader import open_index_reader
 
 RIVER, TOWN = ("a", "old river"), ("b", "old town")
+DAMAGED = r"manifest\.json can't be read .*build the index again"
+LATER = rf"later version .*version {SCHEMA_VERSION + 1}; this version reads {SCHEMA_VERSION}\): upgrade"
 
 
 @pytest.fixture
@@ -42,17 +46,11 @@ def test_the_manifest_says_what_the_index_holds(built):
     assert (written["format"], written["schema_version"]) == ("askance-index", SCHEMA_VERSION)
 
 
-DAMAGED = r"manifest\.json can't be read .*build the index again"
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         ({"format": "other"}, "format 'other'"),
-        (
-            {"schema_version": SCHEMA_VERSION + 1},
-            rf"later version .*version {SCHEMA_VERSION + 1}; this version reads {SCHEMA_VERSION}\): upgrade",
-        ),
+        ({"schema_version": SCHEMA_VERSION + 1}, LATER),
         ({"schema_version": 2}, r"earlier version .* build the index again with `askance index DOCS --out "),
         ({"passages": 0}, "is empty: add documents"),
         ("", DAMAGED),
@@ -60,21 +58,17 @@ DAMAGED = r"manifest\.json can't be read .*build the index again"
         ("[]", DAMAGED),
         ("{}", DAMAGED),
         (f'{{"format": "askance-index", "schema_version": {SCHEMA_VERSION}}}', DAMAGED),
-        (None, r"holds no index .*askance index"),
+        (lambda index: (index / "manifest.json").unlink(), r"holds no index .*askance index"),
         (shutil.rmtree, r"index does not exist: name the folder"),
         (lambda index: index.rename(index.parent / "x") and index.write_text("x"), "is a file"),
-        (
-            lambda index: shutil.rmtree(index / "generation-000001"),
-            r"written by tantivy .*can't be opened .*build the index again",
-        ),
+        (lambda index: shutil.rmtree(index / "generation-000001"),
+         r"written by tantivy .*can't be opened .*build the index again"),
     ],
-)
+)  # fmt: skip
 def test_what_can_not_be_opened_is_refused_with_a_remedy(built, change, problem):
     path = built / "manifest.json"
     if callable(change):
         change(built)
-    elif change is None:
-        path.unlink()
     else:
         manifest = json.loads(path.read_text())
         path.write_text(change if isinstance(change, str) else json.dumps({**manifest, **change}))
@@ -82,38 +76,25 @@ def test_what_can_not_be_opened_is_refused_with_a_remedy(built, change, problem)
         open_index_reader(built)
 
 
-@pytest.fixture
-def larger(build, index):
-    build(*((f"{number}", f"river {number} flows through town {number % 17}") for number in range(300)))
-    return index
-
-
 FLIPS_A_FILE = 25
 """About one of twenty-five makes tantivy panic."""
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Replace a file that threads of tantivy may still have mapped into memory.
-
-    If a file is truncated while it is mapped, its reader dies (SIGBUS).
-    """
-    other = path.with_name(f"{path.name}.other")
-    other.write_bytes(content)
-    other.replace(path)
-
-
-def test_a_damaged_file_never_ends_in_a_panic(larger):
+def test_a_damaged_file_never_ends_in_a_panic(build, index):
+    """Each file is replaced, since its reader would die (SIGBUS) if one that it has mapped was truncated."""
+    build(*((f"{number}", f"river {number} flows through town {number % 17}") for number in range(300)))
     chosen = random.Random(3)
-    for path in [each for each in larger.rglob("*") if each.is_file() and each.stat().st_size]:
-        whole = path.read_bytes()
-        for _ in range(FLIPS_A_FILE):
-            damaged = bytearray(whole)
-            damaged[chosen.randrange(len(damaged))] ^= 1 << chosen.randrange(8)
-            replace(path, damaged)
+    for path in [each for each in index.rglob("*") if each.is_file() and each.stat().st_size]:
+        whole, other = path.read_bytes(), path.with_name(f"{path.name}.other")
+        for flip in range(FLIPS_A_FILE + 1):
+            content = bytearray(whole)
+            if flip < FLIPS_A_FILE:
+                content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
+            other.write_bytes(content)
+            other.replace(path)
             with suppress(AskanceError):
-                search(open_index(larger), "river town", 5)
-        replace(path, whole)
-    assert search(open_index(larger), "river town", 5)
+                search(open_index(index), "river town", 5)
+    assert search(open_index(index), "river town", 5)
 
 
 def test_a_panic_of_tantivy_is_an_error_of_the_index(built, monkeypatch):
@@ -149,36 +130,25 @@ def nobody(*paths, mode):
             path.chmod(0o755)
 
 
-@pytest.fixture
-def shared():
-    """Return an index in a folder that everybody may read."""
+def test_an_index_of_somebody_else_is_searched_and_nothing_to_write_or_delete():
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
-        source = rows_file(Path(place) / "rows.jsonl", RIVER, TOWN)
-        build_index([source], Path(place) / "index", encoder=ScriptedEncoder())
-        # What is imported only now might not be anybody else's to read.
-        open_dense(Path(place) / "index", ScriptedEncoder())
-        yield Path(place) / "index"
-
-
-def test_an_index_of_somebody_else_is_searched_and_stays_as_it_is(shared):
-    before = snapshot(shared)
-    with nobody(shared, *shared.rglob("*"), mode=0o444):
-        for opened in (open_index(shared), open_dense(shared, ScriptedEncoder())):
-            assert search(opened, "river", 5)[0].passage.text == "old river"
-            assert search(opened, "town", 5)[0].passage.text == "old town"
-        refused = r"can't be written \(.*Permission denied.*name a folder that you may"
-        with pytest.raises(BadIndex, match=refused):
-            build_index([shared.parent / "rows.jsonl"], shared, encoder=ScriptedEncoder())
-    assert snapshot(shared) == before
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "generation-000001", "meta.json", "*.store"])
-def test_what_may_not_be_read_is_reported_and_is_nothing_to_delete(shared, name):
-    (path,) = shared.rglob(name)
-    with nobody(path, mode=0), pytest.raises(BadIndex, match=r"have its owner let you read") as caught:
-        open_index(shared)
-    assert "delete" not in str(caught.value)
+        source, shared = rows_file(Path(place) / "rows.jsonl", RIVER, TOWN), Path(place) / "index"
+        build_index([source], shared, encoder=ScriptedEncoder())
+        open_dense(shared, ScriptedEncoder())  # what is imported only now might not be others' to read
+        before = snapshot(shared)
+        with nobody(shared, *shared.rglob("*"), mode=0o444):
+            for opened in (open_index(shared), open_dense(shared, ScriptedEncoder())):
+                assert search(opened, "river", 5)[0].passage.text == "old river"
+            refused = r"can't be written \(.*Permission denied.*name a folder that you may"
+            with pytest.raises(BadIndex, match=refused):
+                build_index([source], shared, encoder=ScriptedEncoder())
+        assert snapshot(shared) == before
+        for name in ("manifest.json", "generation-000001", "meta.json", "*.store"):
+            (path,) = shared.rglob(name)
+            with nobody(path, mode=0), pytest.raises(BadIndex, match="have its owner let you read") as caught:
+                open_index(shared)
+            assert "delete" not in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC])
@@ -201,16 +171,20 @@ def test_an_error_of_the_system_is_no_damage(built, build, monkeypatch, number):
         assert "delete" not in str(caught.value)
 
 
-def test_an_open_index_stays_as_it_is_and_opening_follows_a_build(built, build, monkeypatch):
-    opened, stale = open_index(built), index_folder.read_manifest(built)
-    build(("a", "new river"))
-    assert not (built / "generation-000001").exists()
-    assert {hit.passage.text for hit in search(opened, "old", 5)} == {"old river", "old town"}
-    assert search(opened, "new", 5) == ()
-    current = index_folder.read_manifest(built)
+def test_an_open_index_stays_as_it_is_and_opening_follows_a_build(build, index, monkeypatch):
+    encoder = ScriptedEncoder()
+    build(RIVER, TOWN, encoder=encoder)
+    opened, stale = (open_index(index), open_dense(index, encoder)), index_folder.read_manifest(index)
+    before = [search(each, "old", 5) for each in opened]
+    for changed in ([RIVER], [("a", "new river")]):
+        build(*changed, encoder=encoder)
+    assert not (index / "generation-000001").exists()
+    assert [search(each, "old", 5) for each in opened] == before
+    assert {hit.passage.text for hit in before[0]} == {"old river", "old town"}
+    current = index_folder.read_manifest(index)
     manifests = iter([stale, current, current])
     monkeypatch.setattr(reader, "read_manifest", lambda folder: next(manifests))
-    assert open_index_reader(built).manifest == current
+    assert open_index_reader(index).manifest == current
 
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():

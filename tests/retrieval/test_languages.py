@@ -1,7 +1,6 @@
 """Terms of texts, and search in other languages and scripts than English."""
 
 import asyncio
-import json
 
 import pytest
 from hypothesis import given
@@ -20,14 +19,6 @@ from askance.retrieval.index.index_folder import read_manifest
 
 PLAIN, GERMAN = {"stop_words": False, "stemming": False}, {"language": "german"}
 TURKISH = {"stemming": False, "language": "turkish"}
-TEXTS = {
-    "chinese": ("鲸鱼是生活在海洋里的哺乳动物。", "绿茶不发酵，红茶完全发酵。", "长城防御游牧民族。"),
-    "japanese": ("大豆に塩と麹を加えて発酵させる。", "春に咲く花である。", "猿が湯に入る。"),
-    "korean": ("고래는 바다에 사는 포유류이다.", "배추를 소금에 절인다.", "한강은 서울을 지난다."),
-    "arabic": ("يقدم العرب القهوة للضيوف.", "أطول أنهار أفريقيا.", "احترقت الكتب."),
-    "thai": ("ปลาวาฬเป็นสัตว์เลี้ยงลูกด้วยนมในทะเล", "ชาเขียวไม่ผ่านการหมัก", "กำแพงเมืองจีนยาวมาก"),
-    "hindi": ("गंगा हिमालय से निकलती है।", "चाय की पत्तियाँ सुखाई जाती हैं।", "मोर राष्ट्रीय पक्षी है।"),
-}
 
 
 @pytest.mark.parametrize(
@@ -68,8 +59,7 @@ def test_the_terms_of_a_text(options, text, terms):
 @pytest.mark.parametrize(
     ("language", "one", "other"),
     [
-        ("english", "والمكتبة", "المكتبه"),
-        ("english", "مكتبات", "المكتبه"),
+        ("english", "والمكتبة مكتبات", "المكتبه المكتبه"),
         ("french", "l'Été à Besançon", "ete besancon"),
         ("arabic", "the rivers نهر", "river نهر"),
         ("english", "rivers' aren't Bonn's; – “3.14” x_2 猫", "river aren't bonn 3 14 x 2 猫"),
@@ -79,29 +69,14 @@ def test_forms_that_have_the_same_terms(language, one, other):
     assert Analysis(language=language).terms(one) == Analysis(language=language).terms(other)
 
 
-def test_stop_words_are_lucenes():
-    assert len(STOP_WORDS) == 33
-
-
-@given(st.text(), st.booleans(), st.booleans())
-def test_terms_can_be_joined_by_spaces(text, stop_words, stemming):
-    terms = Analysis(stop_words, stemming).terms(text)
+@given(
+    st.text() | st.lists(st.sampled_from(["River", "the", "Bonn's", "–", "x"])).map(" ".join), st.booleans()
+)
+def test_a_text_has_the_terms_of_its_words(text, stemming):
+    terms = Analysis(stop_words=False, stemming=stemming).terms(text)
     assert " ".join(terms).split() == terms
-
-
-@given(st.lists(st.sampled_from(["River", "the", "Bonn's", "–", "x", "naïve"])))
-def test_texts_are_analysed_word_by_word(words):
-    together = Analysis().terms(" ".join(words))
-    assert together == [term for word in words for term in Analysis().terms(word)]
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_index_and_query_have_the_same_terms_for_any_excerpt(language):
-    analysis = Analysis(stop_words=False)
-    for text in TEXTS[language]:
-        whole = analysis.terms(text)
-        assert whole
-        assert all(set(analysis.terms(word)) <= set(whole) for word in text.split())
+    for word in text.split():
+        assert set(Analysis(stop_words=False, stemming=stemming).terms(word)) <= set(terms)
 
 
 @pytest.fixture
@@ -115,31 +90,26 @@ def index_of(tmp_path, write_rows):
 
 
 @pytest.mark.parametrize(
-    ("language", "question", "number"),
+    ("options", "query", "text"),
     [
-        ("chinese", "海洋里有什么哺乳动物？", 0), ("chinese", "鲸", 0),
-        ("japanese", "大豆と塩で何を作りますか。", 0),
-        ("korean", "바다에서 사는 동물은 무엇입니까?", 0), ("korean", "서울의 강", 2),
-        ("arabic", "ماذا يقدم العربي للضيف؟", 0), ("arabic", "ما اطول نهر في افريقيا", 1),
-        ("thai", "สัตว์ในทะเล", 0), ("hindi", "हिमालय से क्या निकलता है?", 0),
-    ],
-)  # fmt: skip
-def test_a_question_finds_its_document_without_an_option(index_of, language, question, number):
-    assert search(index_of(*TEXTS[language]), question, 1)[0].passage.text == TEXTS[language][number]
-
-
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ("Schiff", "Auf der Donau fuhren Dampfschiffe."),
-        ("Wälder", "Das Tier lebt im Laubwald."),
-        ("Versicherung", "Eine Haftpflichtversicherung ist Pflicht."),
-        ("Autobahngebühr", "Die Gebühren auf der Autobahn."),
-        ("Strasse", "Eine Straße am Ufer."),
+        # Compounds of German are found by their parts.
+        (GERMAN, "Schiff", "Auf der Donau fuhren Dampfschiffe."),
+        (GERMAN, "Wälder", "Das Tier lebt im Laubwald."),
+        (GERMAN, "Versicherung", "Eine Haftpflichtversicherung ist Pflicht."),
+        (GERMAN, "Autobahngebühr", "Die Gebühren auf der Autobahn."),
+        (GERMAN, "Strasse", "Eine Straße am Ufer."),
+        # A question in another script needs no option.
+        ({}, "海洋里有什么哺乳动物？", "鲸鱼是生活在海洋里的哺乳动物。"),
+        ({}, "大豆と塩で何を作りますか。", "大豆に塩と麹を加えて発酵させる。"),
+        ({}, "바다에서 사는 동물은 무엇입니까?", "고래는 바다에 사는 포유류이다."),
+        ({}, "ماذا يقدم العربي للضيف؟", "يقدم العرب القهوة للضيوف."),
+        ({}, "สัตว์ในทะเล", "ปลาวาฬเป็นสัตว์เลี้ยงลูกด้วยนมในทะเล"),
+        ({}, "हिमालय से क्या निकलता है?", "गंगा हिमालय से निकलती है।"),
     ],
 )
-def test_german_compounds_are_found_by_their_parts(index_of, query, text):
-    retriever = index_of(text, "Ein Stein fiel ins Meer.", "Der Hund bellt.", analysis=Analysis(**GERMAN))
+def test_a_question_finds_its_text(index_of, options, query, text):
+    others = "Ein Stein fiel ins Meer.", "绿茶不发酵。", "春に咲く花である。", "배추를 절인다.", "أطول أنهار"
+    retriever = index_of(text, *others, "กำแพงเมืองจีน", "मोर पक्षी है।", analysis=Analysis(**options))
     assert search(retriever, query, 1)[0].passage.text == text
 
 
@@ -203,14 +173,9 @@ def test_the_manifest_counts_scripts_and_follows_changes(index_of):
 def test_the_command_line_takes_a_language_and_warns_about_scripts(run, tmp_path, write_rows):
     source, folder = write_rows(tmp_path / "rows.jsonl", ("a", "Dampfschiffe")), tmp_path / "index"
     assert run("index", source, "--out", folder, "--language", "german")[0] == 0
-    assert json.loads((folder / "manifest.json").read_text())["analysis"]["language"] == "german"
     code, out, err = run("search", "Schiff 船", "--index", folder)
-    assert code == 0
-    assert "Dampfschiffe" in out
+    assert (code, "Dampfschiffe" in out) == (0, True)
     assert "Chinese (Han) in 0 of 1 passages" in " ".join(err.split())
-    code, _, err = run("index", source, "--out", tmp_path / "other", "--language", "germann")
-    assert code == 2
-    assert "did you mean 'german'?" in " ".join(err.split())
 
 
 def test_text_without_spaces_is_cut_into_passages(index_of):

@@ -47,22 +47,17 @@ def reader():
 
 
 @pytest.fixture
-def good(tmp_path):
-    path = tmp_path / "good.txt"
-    path.write_text("quokka words")
-    return path
+def files(tmp_path):
+    """Return a file, and one whose reader waits for ever: a named pipe that nobody writes to."""
+    good, slow = tmp_path / "good.txt", tmp_path / "slow.txt"
+    good.write_text("quokka words")
+    os.mkfifo(slow)
+    return good, slow
 
 
-@pytest.fixture
-def slow(tmp_path):
-    """Return a file whose reader waits for ever: a named pipe that nobody writes to."""
-    path = tmp_path / "slow.txt"
-    os.mkfifo(path)
-    return path
-
-
-def test_files_that_are_read_ahead_keep_their_reasons(reader, tmp_path, good, slow):
+def test_files_that_are_read_ahead_keep_their_reasons(reader, tmp_path, files):
     """Rows of two files wait in the pipe, the third file ends the process, and new ones read the others."""
+    good, slow = files
     named = [reader.read(path) for path in (good, good, slow, tmp_path / "missing.txt", good, slow, good)]
     missing = "can't be read: No such file or directory"
     assert [outcome(rows) for rows in named] == [WORDS, WORDS, TOO_LONG, missing, WORDS, TOO_LONG, WORDS]
@@ -80,7 +75,8 @@ def test_a_pause_of_whoever_takes_the_rows_counts_for_no_file(tmp_path):
     assert last.reason == "can't be read: No such file or directory"
 
 
-def test_a_process_that_is_killed_while_it_reads(reader, good, slow):
+def test_a_process_that_is_killed_while_it_reads(reader, files):
+    good, slow = files
     assert outcome(reader.read(good)) == WORDS
     threading.Timer(0.3, reader._process.kill).start()
     assert outcome(reader.read(slow)).startswith("ended the process that read it (SIGKILL), perhaps")
@@ -91,7 +87,8 @@ def test_a_process_that_is_killed_while_it_reads(reader, good, slow):
 
 
 @pytest.mark.parametrize("executable", ["/nowhere/python", "", "/bin/false"])
-def test_where_no_process_can_start_a_note_says_so(reader, good, monkeypatch, executable):
+def test_where_no_process_can_start_a_note_says_so(reader, files, monkeypatch, executable):
+    good, _ = files
     monkeypatch.setattr(sys, "executable", executable)
     notes = []
     with noted(lambda name, text: notes.append(text)):
@@ -111,7 +108,7 @@ def test_where_no_process_can_start_a_note_says_so(reader, good, monkeypatch, ex
         (["x" * 2_000_000, "x"], 1, "it changed while it was read; index it again"),
     ],
 )
-def test_errors_and_changes_while_a_file_is_read(reader, good, monkeypatch, then, line, right):
+def test_errors_and_changes_while_a_file_is_read(reader, files, monkeypatch, then, line, right):
     def read_file(path):
         yield DocumentRow("", path.read_text(), line=line)
         if isinstance(then, Exception):
@@ -122,17 +119,17 @@ def test_errors_and_changes_while_a_file_is_read(reader, good, monkeypatch, then
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setattr(reader_process, "read_file", read_file)
     with noted(lambda name, text: None):
-        assert outcome(reader.read(good)) == right
+        assert outcome(reader.read(files[0])) == right
 
 
-def test_the_process_ends_with_its_parent_whatever_it_reads(slow):
+def test_the_process_ends_with_its_parent_whatever_it_reads(files):
     program = (
         "import sys; from pathlib import Path; from askance.retrieval.index.reader_process import *\n"
         "reader = ReaderProcess(); reader._start()\n"
         "print(reader._process.pid, flush=True)\n"
         "list(reader.read(Path(sys.argv[1])))"
     )
-    starting = [sys.executable, "-c", program, slow]
+    starting = [sys.executable, "-c", program, files[1]]
     with subprocess.Popen(starting, stdout=subprocess.PIPE, text=True) as parent:
         pid = parent.stdout.readline()
         os.kill(parent.pid, signal.SIGKILL)

@@ -74,11 +74,13 @@ def test_cells_stay_in_their_columns_and_merged_ones_are_repeated(dimension, she
     assert [each.text for each in read(*sheet, dimension=dimension, merged=merged)] == expected
 
 
-def test_merged_cells_are_bounded(monkeypatch):
+def test_merged_cells_and_empty_ones_before_a_far_cell_are_bounded(monkeypatch):
     monkeypatch.setattr(spreadsheets, "MAX_TEXT_CHARACTERS", 600_000)
     far = "".join(f'<row r="{number}"><c r="XFD{number}"><v>1</v></c></row>' for number in range(2, 10))
     (each,) = read(row(1, "x" * 10), far, merged=["A1:XFC1048576"])
     assert [line.count("x") for line in each.text.splitlines()] == [10, *[163_830] * 3, *[0] * 5]
+    (each,) = read(row(1, 5), '<row r="1048576"><c r="XFD1048576"><v>7</v></c></row>', dimension="")
+    assert each.text == "5\n7", "the empty cells before a far cell are too many to keep"
 
 
 def test_formulas_without_saved_values_are_counted(dimension):
@@ -91,11 +93,6 @@ def test_formulas_without_saved_values_are_counted(dimension):
     one, two, unread = read(row(1, "Ferry", "a", "b", "c"), *filled, last, dimension=dimension)
     assert (one.text, two.text, unread.name) == ("c: 1", "c: 1", "sheet Models")
     assert unread.reason.startswith("3 formulas without saved values")
-
-
-def test_a_far_cell_in_a_sheet_without_dimension_is_not_read_densely():
-    (each,) = read(row(1, 5), '<row r="1048576"><c r="XFD1048576"><v>7</v></c></row>', dimension="")
-    assert each.text == "5\n7", "the empty cells before it are too many to keep"
 
 
 def test_what_calamine_refuses_is_read_as_a_stream(monkeypatch):

@@ -80,23 +80,17 @@ def test_what_only_looks_like_a_marker_stays(text):
     assert "".join(told(text)) == text
 
 
-def test_a_list_stays_where_there_was_nothing_to_cite():
+@pytest.mark.parametrize("cut_off", [" [", " [1", " [1,", " [1, 2", "【3", " [^", " (["])
+def test_a_marker_that_was_cut_off_goes_and_a_list_stays_where_there_was_nothing_to_cite(cut_off):
+    assert "".join(told(f"Ruth Kane{cut_off}")).strip(" (") == "Ruth Kane"
     assert without_markers("It is [1, 10].", lambda: ("Which interval?",)).text == "It is [1, 10]."
     assert without_markers("It is [3].", lambda: ("Which interval?",)).text == "It is."
-
-
-@pytest.mark.parametrize("cut_off", [" [", " [1", " [1,", " [1, 2", "【3", " [^", " (["])
-def test_a_marker_that_was_cut_off_goes(cut_off):
-    assert "".join(told(f"Ruth Kane{cut_off}")).strip(" (") == "Ruth Kane"
 
 
 def test_nothing_is_told_before_it_is_decided():
     assert told("Kane [1] was") == [*"Kane", "", "", "", "", "", " w", "a", "s", ""]
     assert told("Kane [in] it")[4:9] == ["", "", " [i", "n", "]"]
     assert told("It, [1] so")[2:] == [",", "", "", "", "", "", " s", "o", ""]
-
-
-def test_white_space_at_the_end_comes_with_what_follows():
     growing = UnmarkedText(sources)
     assert [growing.add("Kane. "), growing.end(), growing.add("So")] == ["Kane.", "", " So"]
 
@@ -121,38 +115,20 @@ PIECES = st.lists(
 
 
 @given(PIECES)
-def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
-    text = "".join(pieces)
-    growing = UnmarkedText(sources)
+def test_a_text_that_grows_tells_what_the_whole_one_does_and_offsets_lead_there_and_back(pieces):
+    growing, text = UnmarkedText(sources), "".join(pieces)
     parts = [*map(growing.add, pieces), growing.end()]
     whole = without_markers(text, sources)
     assert "".join(parts).rstrip() == whole.text.rstrip()
     assert growing.markers == whole.markers
-    assert growing.written == text
-
-
-@given(PIECES)
-def test_no_character_belongs_to_two_markers(pieces):
-    found = without_markers("".join(pieces), sources)
-    assert all(one.end <= other.start for one, other in pairwise(found.markers))
-    assert all(0 <= found.offset(at) <= len(found.text) for at in range(len(found.written) + 1))
-
-
-@given(PIECES)
-def test_blanks_stand_where_markers_stood(pieces):
-    found = without_markers("".join(pieces), sources)
-    assert len(found.blanked) == len(found.written)
-    for at, (blank, written) in enumerate(zip(found.blanked, found.written, strict=True)):
-        inside = any(each.start <= at < each.end for each in found.markers)
-        assert blank == (" " if inside else written)
-
-
-@given(PIECES)
-def test_offsets_lead_there_and_back(pieces):
-    found = without_markers("".join(pieces), sources)
-    for offset in range(len(found.text) + 1):
-        assert found.offset(found.written_offset(offset)) == offset
-        if offset < len(found.text):
-            place = found.written_offset(offset)
-            inside = [each for each in found.markers if each.start == place]
-            assert inside or found.written[place] == found.text[offset]
+    assert growing.written == whole.written == text
+    assert all(one.end <= other.start for one, other in pairwise(whole.markers))
+    inside = {at for each in whole.markers for at in range(each.start, each.end)}
+    assert whole.blanked == "".join(" " if at in inside else char for at, char in enumerate(text))
+    assert all(0 <= whole.offset(at) <= len(whole.text) for at in range(len(text) + 1))
+    for offset in range(len(whole.text) + 1):
+        place = whole.written_offset(offset)
+        assert whole.offset(place) == offset
+        if offset < len(whole.text):
+            is_marker = any(each.start == place for each in whole.markers)
+            assert is_marker or text[place] == whole.text[offset]

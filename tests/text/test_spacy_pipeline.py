@@ -71,36 +71,34 @@ def test_a_missing_component_is_named_when_it_is_needed(pipeline):
         only_sentences.entities("Bonn")
 
 
-def test_pipelines_that_are_not_there(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("xx_none_web_sm", "python -m spacy download xx_none_web_sm"),
+        ("{folder}/absent", "check the path"),
+        ("{folder}", "can't be loaded"),
+    ],
+)
+def test_pipelines_that_are_not_there(tmp_path, name, message):
     pytest.importorskip("spacy")
-    with pytest.raises(ModelSpecError, match="python -m spacy download xx_none_web_sm"):
-        load_linguistics("spacy:xx_none_web_sm")
-    with pytest.raises(ModelSpecError, match="check the path"):
-        load_linguistics(f"spacy:{tmp_path / 'absent'}")
-    with pytest.raises(ModelSpecError, match="can't be loaded"):
-        load_linguistics(f"spacy:{tmp_path}")
-
-
-def test_without_spacy_the_error_names_the_pip_line(monkeypatch):
-    monkeypatch.setattr("askance.text.spacy_pipeline.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=re.escape(install_line("nlp"))):
-        make_method("dragin", {"linguistics": "spacy:en_core_web_sm"})
+    with pytest.raises(ModelSpecError, match=message):
+        load_linguistics(f"spacy:{name.format(folder=tmp_path)}")
 
 
 @pytest.mark.parametrize(
     "name", [name for name in EVERY_METHOD if hasattr(method_class(name), "linguistics")]
 )
-def test_linguistics_by_name(name):
+def test_linguistics_by_name(name, monkeypatch):
     assert make_method(name, {"linguistics": "own"}).linguistics is OWN
     assert make_method(name, {"linguistics": OWN}).linguistics is OWN
-    with pytest.raises(UnknownName, match="did you mean 'spacy'"):
-        make_method(name, {"linguistics": "spcy:en_core_web_sm"})
-    with pytest.raises(UnknownName, match="unknown language 'klingon'"):
-        make_method(name, {"linguistics": "own:klingon"})
-    with pytest.raises(ModelSpecError, match="names no pipeline"):
-        make_method(name, {"linguistics": "spacy:"})
-
-
-def test_a_method_without_the_parameter_says_so_first():
+    monkeypatch.setattr("askance.text.spacy_pipeline.find_spec", lambda name: None)
+    for linguistics, error, message in (
+        ("spcy:en_core_web_sm", UnknownName, "did you mean 'spacy'"),
+        ("own:klingon", UnknownName, "unknown language 'klingon'"),
+        ("spacy:", ModelSpecError, "names no pipeline"),
+        ("spacy:en_core_web_sm", MissingExtra, re.escape(install_line("nlp"))),
+    ):
+        with pytest.raises(error, match=message):
+            make_method(name, {"linguistics": linguistics})
     with pytest.raises(UnknownName, match="unknown parameter 'linguistics'"):
         make_method("flare", {"linguistics": "spacy:"})

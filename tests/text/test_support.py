@@ -1,15 +1,26 @@
+"""Support and citations: which passages support a sentence, why others do not, and how they are written."""
+
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.core.answers import Answer, Citation
 from askance.core.types import Hit, Passage
+from askance.text import support
 from askance.text.support import (
     MOST_ENDING,
     STEM_LETTERS,
+    CitedSentence,
     ModelMarker,
     _contains,
     citations_of,
+    cited_passages,
+    cited_sentences,
+    marked,
     sentence_support,
+    unmarked,
 )
 
 
@@ -17,163 +28,112 @@ def hit(id, title, text, rank=1):
     return Hit(Passage(id, title, text), 1.0, rank)
 
 
-def cite(*given):
-    return citations_of(sentence_support(*given))
-
-
 ARNO = hit("a", "Arno", "The Arno flows through Florence and Pisa.")
 BONN = hit("b", "Bonn", "Bonn lies on the Rhine.", rank=2)
+SAME = hit("c", "Bonn", "Bonn lies on the Rhine.", rank=1)
+LIES, HOWEVER = "Bonn lies on the Rhine.", "Bonn, however, lies on the Rhine."
 
 
-def test_each_sentence_is_cited_by_the_passage_that_shares_most_words():
-    text = "Bonn lies on the Rhine. The Arno flows through Pisa. Nobody disagrees whatsoever."
-    found = cite(text, [(0, (ARNO, BONN))])
-    assert [(c.number, c.passage.id, text[c.start : c.end]) for c in found] == [
-        (1, "b", "Bonn lies on the Rhine."),
-        (2, "a", "The Arno flows through Pisa."),
-    ]
+@pytest.mark.parametrize(
+    ("text", "shown", "cited"),
+    [
+        (f"{LIES} The Arno flows through Pisa. Nobody disagrees whatsoever.", [(0, (ARNO, BONN))],
+         [(1, "b", LIES), (2, "a", "The Arno flows through Pisa.")]),
+        # Only passages that were in the prompt count, also those from within a sentence.
+        (f"{LIES} {LIES}", [(0, (ARNO,)), (24, (BONN,))], [(1, "b", LIES)]),
+        (HOWEVER, [(0, (ARNO,)), (14, (BONN,))], [(1, "b", HOWEVER)]),
+        (HOWEVER, [(0, (BONN,)), (14, (ARNO,))], [(1, "b", HOWEVER)]),
+        # Of passages that hold as much, the first of the latest counts.
+        (HOWEVER, [(0, (BONN,)), (14, (BONN, SAME))], [(1, "c", HOWEVER)]),
+        (HOWEVER, [(0, (SAME,)), (14, (BONN,))], [(1, "b", HOWEVER)]),
+        ("So the answer is Pisa.", [(0, (ARNO,))], []),  # one word that is shared is no evidence
+        ("It is.", [(0, (ARNO,))], []),
+        ("", [(0, (ARNO,))], []),
+        (LIES, [], []),
+    ],
+)  # fmt: skip
+def test_each_sentence_is_cited_by_the_passage_that_shares_most_words(text, shown, cited):
+    citations = citations_of(sentence_support(text, shown))
+    assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == cited
 
-
-def test_only_passages_that_were_in_the_prompt_count():
-    text = "Bonn lies on the Rhine. Bonn lies on the Rhine still."
-    found = cite(text, [(0, (ARNO,)), (24, (BONN,))])
-    assert [(c.number, c.start) for c in found] == [(1, 24)]
-
-
-def test_what_was_found_within_a_sentence_supports_it_too():
-    text = "Bonn, however, lies on the Rhine."
-    assert [c.passage.id for c in cite(text, [(0, (ARNO,)), (14, (BONN,))])] == ["b"]
-    assert [c.passage.id for c in cite(text, [(0, (BONN,)), (14, (ARNO,))])] == ["b"]
-
-
-def test_of_passages_that_hold_as_much_the_first_of_the_latest_counts():
-    same = hit("c", "Bonn", "Bonn lies on the Rhine.", rank=1)
-    text = "Bonn, however, lies on the Rhine."
-    assert [c.passage.id for c in cite(text, [(0, (BONN,)), (14, (BONN, same))])] == ["c"]
-    assert [c.passage.id for c in cite(text, [(0, (same,)), (14, (BONN,))])] == ["b"]
-
-
-def test_one_shared_word_is_no_evidence():
-    assert cite("So the answer is Pisa.", [(0, (ARNO,))]) == ()
-
-
-def test_nothing_to_cite():
-    assert cite("It is.", [(0, (ARNO,))]) == ()
-    assert cite("", [(0, (ARNO,))]) == ()
-    assert cite("Bonn lies on the Rhine.", []) == ()
-
-
-# Names, numbers and the answer have to be there.
 
 TOSCA = hit("t", "Tosca", "Tosca is an opera by Giacomo Puccini. It was first performed in Rome in 1900.")
 PUCCINI = hit(
     "p", "Giacomo Puccini", "Giacomo Puccini was an Italian composer, born in Lucca in 1858.", rank=2
 )
-WHERE = "Where was the composer of Tosca born?"
-
-
-def cited(text, *hits, asked=WHERE, short="", marks=()):
-    found = sentence_support(text, [(0, hits)], [(0, asked)], short, marks)
-    return [[passage.id for passage in each.passages] for each in found]
-
-
-def test_a_passage_that_lacks_a_name_or_a_number_is_not_cited():
-    assert cited("Tosca is an opera by Verdi.", TOSCA, PUCCINI) == [[]]
-    assert cited("Tosca was first performed in Rome in 1901.", TOSCA) == [[]]
-    assert cited("Tosca was first performed in Rome in 1900.", TOSCA) == [["t"]]
-
-
-def test_a_sentence_that_gives_the_answer_needs_a_passage_that_names_it():
-    text = "The opera Tosca was written in lucca."
-    assert cited(text, TOSCA) == [["t"]], "half of its words, and all its names"
-    assert cited(text, TOSCA, short="lucca") == [[]]
-    assert cited(text, TOSCA, PUCCINI, short="lucca") == [[]], "it does not name the opera"
-
-
-def test_the_stated_answer_is_read_with_the_question():
-    assert cited("So the answer is Lucca.", TOSCA, PUCCINI) == [["p"]]
-    assert cited("So the answer is Lucca.", PUCCINI, asked="Who?") == [[]], "one word is no evidence"
-    assert cited("So the answer is Turin.", TOSCA, PUCCINI) == [[]]
-    assert cited("So the answer is Giacomo Puccini.", PUCCINI, asked="Who?") == [["p"]]
-
-
+OPERA = hit("s", "Opera", TOSCA.passage.text, rank=3)
+BORN, PERFORMED = "Where was the composer of Tosca born?", "Was Tosca first performed in {}?"
+WRITTEN, BY_PUCCINI = "The opera Tosca was written in lucca.", "Tosca is an opera by Giacomo Puccini."
 GREENE = hit("g", "Graham Greene", "Greene settled in Antibes and died at Vevey in 1991.", rank=2)
 FILM = hit("f", "The Third Man", "Carol Reed directed The Third Man from a script by Graham Greene.")
-ASKED = [(0, "Where did the scriptwriter of The Third Man die?")]
+DIED = "Where did the scriptwriter of The Third Man die?"
 
 
-def test_a_statement_of_the_answer_rests_on_the_sentence_that_found_it():
-    text = "Graham Greene died in Vevey. So the answer is Vevey."
-    found = sentence_support(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
-    assert [[passage.id for passage in each.passages] for each in found] == [["g"], ["g"]]
-    assert [each.why for each in found] == ["", ""]
+def passage(text):
+    return (hit("z", "", text),)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "hits", "asked", "short", "cited"),
     [
-        "Graham Greene died in Antibes. So the answer is Vevey.",  # the sentence says another answer
-        "Someone unheard of died in Vevey. So the answer is Vevey.",  # the sentence cites nothing
-        "So the answer is Vevey. Graham Greene died in Vevey.",  # nothing comes before
-        "Graham Greene died in Vevey. The answer, in Zürich, is Vevey.",  # it says more than the answer
+        # Names and numbers have to be there, and half of the words.
+        ("Tosca is an opera by Verdi.", (TOSCA, PUCCINI), BORN, "", [""]),
+        ("Tosca was first performed in Rome in 1901.", (TOSCA,), BORN, "", [""]),
+        ("Tosca was first performed in Rome in 1900.", (TOSCA,), BORN, "", ["t"]),
+        (WRITTEN, (TOSCA,), BORN, "", ["t"]),
+        # A sentence that gives the answer needs a passage that names it.
+        (WRITTEN, (TOSCA,), BORN, "lucca", [""]),
+        (WRITTEN, (TOSCA, PUCCINI), BORN, "lucca", [""]),
+        # The answer that is stated is read with the question.
+        ("So the answer is Lucca.", (TOSCA, PUCCINI), BORN, "", ["p"]),
+        ("So the answer is Lucca.", (PUCCINI,), "Who?", "", [""]),
+        ("So the answer is Turin.", (TOSCA, PUCCINI), BORN, "", [""]),
+        ("So the answer is Giacomo Puccini.", (PUCCINI,), "Who?", "", ["p"]),
+        # It rests on the sentence before that found it, if it says the same and cites something.
+        ("Graham Greene died in Vevey. So the answer is Vevey.", (FILM, GREENE), DIED, "Vevey", ["g", "g"]),
+        ("Graham Greene died in Antibes. So the answer is Vevey.", (FILM, GREENE), DIED, "Vevey", ["g", ""]),
+        ("Someone unheard of died in Vevey. The answer is Vevey.", (FILM, GREENE), DIED, "Vevey", ["", ""]),
+        ("So the answer is Vevey. Graham Greene died in Vevey.", (FILM, GREENE), DIED, "Vevey", ["", "g"]),
+        ("Graham Greene died in Vevey. The answer, in Zürich, is Vevey.", (FILM, GREENE), DIED, "Vevey",
+         ["g", ""]),
+        # Yes and no need the names of the question.
+        ("So the answer is yes.", (TOSCA, PUCCINI), PERFORMED.format("Rome"), "", ["t"]),
+        ("So the answer is no.", (TOSCA,), PERFORMED.format("Paris"), "", [""]),
+        ("No.", (PUCCINI,), "Is it?", "", [""]),
+        # How words are compared.
+        ("Zürich has 4,250 fountains.", passage("In Zurich there are 4,250 fountains."), "", "", ["z"]),
+        ("Lee Soung-yong is from South Korea.", passage("Lee Soung Yong is South Korean."), "", "", ["z"]),
+        ("The operas of Verdi are long.", passage("Verdi's opera is long."), "", "", ["z"]),
+        ("It has 12345 long steps.", passage("It has 1234567 long steps."), "", "", [""]),
+        # A line is a sentence.
+        ("Tosca is an opera\nGiacomo Puccini was a composer", (TOSCA, PUCCINI), BORN, "", ["t", "p"]),
     ],
-)
-def test_a_statement_that_rests_on_nothing_stands_without_a_number(text):
-    found = sentence_support(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
-    statement = next(each for each in found if "nswer" in text[each.start : each.end])
-    assert (statement.passages, bool(statement.why)) == ((), True)
-
-
-def test_yes_and_no_need_the_names_of_the_question():
-    asked = "Was Tosca first performed in Rome?"
-    assert cited("So the answer is yes.", TOSCA, PUCCINI, asked=asked) == [["t"]]
-    assert cited("So the answer is no.", TOSCA, asked="Was Tosca first performed in Paris?") == [[]]
-    assert cited("No.", PUCCINI, asked="Is it?") == [[]]
+)  # fmt: skip
+def test_a_passage_that_is_cited_names_what_a_sentence_names(text, hits, asked, short, cited):
+    sentences = sentence_support(text, [(0, hits)], [(0, asked)], short)
+    assert ["".join(each.id for each in sentence.passages) for sentence in sentences] == cited
+    assert all(bool(sentence.why) is not bool(sentence.passages) for sentence in sentences)
 
 
 @pytest.mark.parametrize(
-    ("sentence", "passage"),
+    ("text", "hits", "marks", "cited", "why"),
     [
-        ("Zürich has 4,250 fountains.", "In Zurich there are 4,250 fountains."),
-        ("The singer Lee Soung-yong is from South Korea.", "Lee Soung Yong is a South Korean singer."),
-        ("The operas of Verdi are long.", "Verdi's opera is long."),
+        # Of passages that support a sentence, the one that the model named is cited.
+        (BY_PUCCINI, (TOSCA, OPERA), [], "t", ""),
+        (BY_PUCCINI, (TOSCA, OPERA), [ModelMarker(len(BY_PUCCINI), (OPERA.passage,))], "s", ""),
+        (BY_PUCCINI, (TOSCA, OPERA), [ModelMarker(5, (OPERA.passage, TOSCA.passage))], "st", ""),
+        # A marker does not make a passage support a sentence.
+        (BY_PUCCINI, (TOSCA, PUCCINI), [ModelMarker(9, (PUCCINI.passage,), (7,))], "t",
+         "the model named it, but 'Giacomo Puccini' lacks 'tosca'; "
+         "the model wrote [7], which names no passage shown"),
+        ("Tosca was sung in Turin.", (TOSCA, PUCCINI), [], "",
+         "no passage shown supports it: 'Tosca' lacks 'turin'"),
+        ("Tosca was sung in Turin.", (), [], "", ""),
     ],
-)
-def test_how_words_are_compared(sentence, passage):
-    assert cited(sentence, hit("z", "", passage), asked="") == [["z"]]
-
-
-def test_a_number_is_not_the_beginning_of_another():
-    assert cited("It has 12345 long steps.", hit("n", "", "It has 1234567 long steps."), asked="") == [[]]
-
-
-# Markers that the model wrote.
-
-
-def test_of_passages_that_support_a_sentence_the_one_that_the_model_named_is_cited():
-    text, same = "Tosca is an opera by Giacomo Puccini.", hit("s", "Opera", TOSCA.passage.text, rank=3)
-    assert cited(text, TOSCA, same) == [["t"]]
-    assert cited(text, TOSCA, same, marks=[ModelMarker(len(text), (same.passage,))]) == [["s"]]
-    assert cited(text, TOSCA, same, marks=[ModelMarker(5, (same.passage, TOSCA.passage))]) == [["s", "t"]]
-
-
-def test_a_marker_does_not_make_a_passage_support_a_sentence():
-    text = "Tosca is an opera by Giacomo Puccini."
-    (found,) = sentence_support(
-        text, [(0, (TOSCA, PUCCINI))], (), "", [ModelMarker(9, (PUCCINI.passage,), (7,))]
-    )
-    assert [passage.id for passage in found.passages] == ["t"]
-    assert found.why == (
-        "the model named it, but 'Giacomo Puccini' lacks 'tosca'; "
-        "the model wrote [7], which names no passage shown"
-    )
-
-
-def test_why_nothing_is_cited():
-    (found,) = sentence_support("Tosca was sung in Turin.", [(0, (TOSCA, PUCCINI))])
-    assert (found.passages, found.why) == ((), "no passage shown supports it: 'Tosca' lacks 'turin'")
-    (found,) = sentence_support("Tosca was sung in Turin.", [])
-    assert (found.passages, found.why) == ((), "")
+)  # fmt: skip
+def test_markers_of_the_model_and_why_a_passage_is_not_cited(text, hits, marks, cited, why):
+    (sentence,) = sentence_support(text, [(0, hits)], (), "", marks)
+    assert ("".join(each.id for each in sentence.passages), sentence.why) == (cited, why)
 
 
 @pytest.mark.parametrize(
@@ -184,11 +144,6 @@ def test_which_sentence_a_marker_belongs_to(at, sentence):
     text = "One is old. Two is new.\nThree is lost."
     found = sentence_support(text, [(0, (TOSCA,))], (), "", [ModelMarker(at, (), (9,))])
     assert ["[9]" in each.why for each in found].index(True) == sentence
-
-
-def test_a_line_is_a_sentence():
-    text = "Tosca is an opera\nGiacomo Puccini was a composer"
-    assert cited(text, TOSCA, PUCCINI) == [["t"], ["p"]]
 
 
 NEAR_WORDS = st.text("a1", min_size=1, max_size=9)
@@ -202,3 +157,59 @@ def test_a_word_is_held_where_it_or_its_stem_is(held, word):
         return short == long or (is_stem and long.startswith(short) and not short.isdigit())
 
     assert _contains(held, word) == any(is_near(word, each) for each in held)
+
+
+# How citations are written.
+
+FIRST, SECOND, THIRD = (Passage(name, name.title(), f"{name}.") for name in ("bonn", "rhine", "tosca"))
+TEXT = "Bonn is old. It lies on the Rhine! Who knows why"
+QUOTED = 'It is "old [9]."\nIt lies on the Rhine. [2]'
+
+
+def answer(*spans, text=TEXT):
+    return Answer(text, "", tuple(Citation(number, passage, *span) for number, passage, span in spans))
+
+
+def test_a_sentence_cites_what_overlaps_it():
+    found = answer((2, SECOND, (13, 34)), (1, FIRST, (5, 20)), (2, SECOND, (14, 16)), (3, THIRD, (12, 13)))
+    assert cited_sentences(found) == (
+        CitedSentence("Bonn is old.", (FIRST,)),
+        CitedSentence("It lies on the Rhine!", (FIRST, SECOND)),
+        CitedSentence("Who knows why", ()),
+    )
+    assert cited_passages(found) == (FIRST, SECOND, THIRD)
+    assert (cited_sentences(Answer(" [1] ")), cited_passages(answer())) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("cited", "text", "passages"),
+    [
+        (answer((7, SECOND, (13, 34)), (4, FIRST, (0, 48))),
+         "Bonn is old [1]. It lies on the Rhine [1][2]! Who knows why [1]", (FIRST, SECOND)),
+        (answer((9, FIRST, (0, 16)), (12, SECOND, (17, 38)), text=QUOTED),
+         'It is "old [1]." It lies on the Rhine [2].', (FIRST, SECOND)),
+        (answer(), TEXT, ()),
+        (Answer(""), "", ()),
+    ],
+)  # fmt: skip
+def test_markers_stand_before_the_stop_and_count_from_one(cited, text, passages):
+    assert (marked(cited), cited_passages(cited)) == (text, passages)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It is [1].", "It is."),
+        ("It is.[1][12] So.", "It is. So."),
+        ("In [1949] it was", "In [1949] it was"),
+        ("[1]", ""),
+        ("none", "none"),
+    ],
+)
+def test_markers_are_left_out(text, expected):
+    assert unmarked(text) == expected
+
+
+def test_worked_example():
+    results = doctest.testmod(support)
+    assert (results.attempted, results.failed) == (1, 0)
