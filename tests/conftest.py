@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -206,12 +207,13 @@ def sample_index(tmp_path_factory):
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Runs a command; gives exit code, standard output and standard error."""
+    """Run a command, given as words or as one text; return exit code, standard output and standard error."""
 
     from askance.cli.main import main
 
     def run(*words, columns=100):
-        monkeypatch.setattr(sys, "argv", ["askance", *map(str, words)])
+        words = shlex.split(words[0]) if len(words) == 1 else map(str, words)
+        monkeypatch.setattr(sys, "argv", ["askance", *words])
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as stopped:
             main()

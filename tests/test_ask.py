@@ -1,11 +1,17 @@
+"""One question in Python: the checks before it, its trace, failures, and the answer as a stream."""
+
 import asyncio
+import json
 from dataclasses import dataclass
 
 import pytest
 
-from askance.ask import ask, describe_models
+from askance.ask import Engine, ask, describe_models
+from askance.configuration.build import open_retriever
+from askance.configuration.methods import make_method
+from askance.configuration.settings import open_engine
 from askance.core.answers import Answer
-from askance.core.errors import AskanceError, MissingAbility, ModelFailure, QuestionError
+from askance.core.errors import AskanceError, BudgetTooSmall, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
@@ -19,70 +25,14 @@ from askance.retrieval.scripted import ScriptedRetriever
 QUESTION = Question("q", "Which river?")
 
 
-def test_the_trace_holds_question_and_answer():
-    model = ScriptedModel([" The Arno."])
-    method = ClosedBook(max_tokens=9, ask_short_answer=False)
-    result = asyncio.run(ask(QUESTION, method, {"answer": model}, seed=3))
-    first, last = result.trace.events[0], result.trace.events[-1]
-    assert isinstance(first, Asked)
-    assert isinstance(last, Answered)
-    assert (first.text, first.seed, first.models) == ("Which river?", 3, {"answer": "scripted"})
-    assert first.precisions == {}, "nobody tells"
-    assert "max_tokens=9" in first.method
-    assert (last.answer, last.usage) == (result.answer, result.usage)
-    assert result.usage.generated_tokens == 3
-
-
-def test_the_trace_holds_the_precision_of_each_model():
-    model = ScriptedModel([" The Arno."])
-    model.precision = "bfloat16"
-    result = asyncio.run(ask(QUESTION, ClosedBook(ask_short_answer=False), {"answer": model}))
-    assert result.trace.events[0].precisions == {"answer": "bfloat16"}
-
-
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_an_empty_question(text):
-    with pytest.raises(QuestionError, match="the question is empty"):
-        asyncio.run(ask(Question("q", text), ClosedBook(), {"answer": ScriptedModel()}))
-
-
-def test_a_question_that_is_not_unicode():
-    with pytest.raises(QuestionError, match="not valid Unicode"):
-        asyncio.run(ask(Question("q", "who \udcff?"), ClosedBook(), {"answer": ScriptedModel()}))
-
-
-def test_what_a_listener_raises_is_not_the_models_fault():
-    def listener(event):
-        if event.type == "commit":
-            raise KeyError("listener")
-
-    with pytest.raises(KeyError, match="listener"):
-        asyncio.run(ask(QUESTION, ClosedBook(), {"answer": ScriptedModel([" Arno."])}, trace=Trace(listener)))
-
-
-def test_a_method_that_searches_needs_something_to_search():
-    with pytest.raises(MissingAbility, match=r"name an index.*closed_book"):
-        asyncio.run(ask(QUESTION, Single(), {"answer": ScriptedModel()}))
-
-
-@pytest.mark.parametrize("method", [Dragin(), DraginPaper(), Flare(), FixedSentence(), FixedLength()])
-def test_a_method_that_goes_on_from_its_text_says_so_before_anything_runs(method):
-    model, retriever = ScriptedModel(capabilities=frozenset({"chat"})), ScriptedRetriever()
-    with pytest.raises(MissingAbility, match="needs raw or chat with continuation"):
-        asyncio.run(ask(QUESTION, method, {"answer": model}, retriever))
-    assert not retriever.queries
-
-
-@pytest.mark.parametrize(("layout", "other"), [("raw", "chat"), ("chat", "raw")])
-def test_a_layout_that_the_model_does_not_take(layout, other):
-    model = ScriptedModel(capabilities=frozenset({other}))
-    with pytest.raises(MissingAbility, match=f"needs {layout}"):
-        asyncio.run(ask(QUESTION, ClosedBook(layout=layout), {"answer": model}))
+def asked(method, question=QUESTION, models=None, retriever=None, **options):
+    models = {"answer": ScriptedModel()} if models is None else models
+    return asyncio.run(ask(question, method, models, retriever, **options))
 
 
 @dataclass(frozen=True)
 class Picky:
-    """Asks a critic where there is one, and answers with models of four letters alone."""
+    """A method that may ask a critic, and that takes only models with names of four letters."""
 
     needs = Needs(roles=frozenset({"critic"}))
 
@@ -95,38 +45,6 @@ class Picky:
         return Answer(" ".join(sorted(run.models)))
 
 
-def test_roles_that_a_method_may_ask_may_be_given_or_not():
-    short = ScriptedModel(name="four")
-    assert asyncio.run(ask(QUESTION, Picky(), {"answer": short})).answer.text == "answer"
-    both = {"answer": short, "critic": short}
-    assert asyncio.run(ask(QUESTION, Picky(), both)).answer.text == "answer critic"
-    with pytest.raises(MissingAbility, match=r"uses no model in the role judge: leave out --model judge"):
-        asyncio.run(ask(QUESTION, Picky(), both | {"judge": short}))
-    with pytest.raises(MissingAbility, match=r"uses no model in the role critic"):
-        asyncio.run(ask(QUESTION, ClosedBook(), both))
-
-
-def test_a_method_may_look_at_the_models_before_anything_runs():
-    models, trace = {"answer": ScriptedModel(name="four"), "critic": ScriptedModel()}, Trace()
-    with pytest.raises(MissingAbility, match="picky takes no critic=scripted"):
-        asyncio.run(ask(QUESTION, Picky(), models, trace=trace))
-    assert trace.events == []
-    assert isinstance(Picky(), ChecksModels)
-    assert not isinstance(Sleeper(), ChecksModels)
-
-
-def test_no_model():
-    with pytest.raises(MissingAbility, match="role 'answer'"):
-        asyncio.run(ask(QUESTION, ClosedBook(), {}))
-
-
-def test_a_failure_is_in_the_trace_once():
-    trace = Trace()
-    with pytest.raises(ModelFailure):
-        asyncio.run(ask(QUESTION, ClosedBook(), {"answer": ScriptedModel([OSError("gone")])}, trace=trace))
-    assert [type(event) for event in trace.events] == [Asked, Failed]
-
-
 @dataclass(frozen=True)
 class Sleeper:
     needs = Needs()
@@ -134,30 +52,102 @@ class Sleeper:
     async def answer(self, question, run):
         run.trace.commit("One sheep.")
         await asyncio.sleep(60)
-        return Answer("never")
 
 
 @dataclass(frozen=True)
 class Both:
-    """Two calls side by side, of which one breaks; the other is recorded behind the failure."""
+    """Two calls at the same time, of which one fails; the other is recorded after the failure."""
 
     needs = Needs()
 
     async def answer(self, question, run):
-        calls = [
-            run.model.generate(GenerateRequest(Raw((Span(text),)), Sampling(3), key=(text,)))
-            for text in ("bad", "good")
-        ]
-        broken, _ = await asyncio.gather(*calls, return_exceptions=True)
+        requests = [GenerateRequest(Raw((Span(x),)), Sampling(3), key=(x,)) for x in ("bad", "good")]
+        broken, _ = await asyncio.gather(*map(run.model.generate, requests), return_exceptions=True)
         raise broken
 
 
-def test_a_failure_beside_other_calls_is_in_the_trace_once():
-    trace = Trace()
-    model = ScriptedModel(lambda prompt, key: OSError("gone") if prompt == "bad" else "One.")
-    with pytest.raises(ModelFailure):
-        asyncio.run(ask(QUESTION, Both(), {"answer": model}, trace=trace))
-    assert [type(event) for event in trace.events] == [Asked, Failed, Generated]
+def test_the_trace_holds_question_answer_and_the_precision_of_each_model():
+    model = ScriptedModel([" The Arno."] * 2)
+    method = ClosedBook(max_tokens=9, ask_short_answer=False)
+    result = asked(method, models={"answer": model}, seed=3)
+    first, last = result.trace.events[0], result.trace.events[-1]
+    assert (type(first), type(last)) == (Asked, Answered)
+    assert (first.text, first.seed, first.models) == ("Which river?", 3, {"answer": "scripted"})
+    assert (first.precisions, "max_tokens=9" in first.method) == ({}, True)
+    assert (last.answer, last.usage) == (result.answer, result.usage)
+    assert result.usage.generated_tokens == 3
+    model.precision = "bfloat16"
+    assert asked(method, models={"answer": model}).trace.events[0].precisions == {"answer": "bfloat16"}
+    assert describe_models({"attend": "b", "answer": "a"}, {"answer": "float32"}) == "a (float32), attend: b"
+    assert describe_models({}, {}) == "none"
+
+
+CHAT, RAW = (ScriptedModel(capabilities=frozenset({each})) for each in ("chat", "raw"))
+FOUR, SCRIPTED = ScriptedModel(name="four"), ScriptedModel()
+CONTINUING = (Dragin(), DraginPaper(), Flare(), FixedSentence(), FixedLength())
+REFUSED = [
+    (ClosedBook(), Question("q", ""), {}, QuestionError, "the question is empty"),
+    (ClosedBook(), Question("q", "  \n"), {}, QuestionError, "the question is empty"),
+    (ClosedBook(), Question("q", "who \udcff?"), {}, QuestionError, "not valid Unicode"),
+    (Single(), QUESTION, {"retriever": None}, MissingAbility, r"name an index.*closed_book"),
+    *(
+        (each, QUESTION, {"answer": CHAT}, MissingAbility, "raw or chat with continuation")
+        for each in CONTINUING
+    ),
+    (ClosedBook(layout="raw"), QUESTION, {"answer": CHAT}, MissingAbility, "needs raw"),
+    (ClosedBook(layout="chat"), QUESTION, {"answer": RAW}, MissingAbility, "needs chat"),
+    (ClosedBook(), QUESTION, {"answer": None}, MissingAbility, "role 'answer'"),
+    (ClosedBook(), QUESTION, {"critic": FOUR}, MissingAbility, "uses no model in the role critic"),
+    (
+        Picky(),
+        QUESTION,
+        {"answer": FOUR, "judge": FOUR},
+        MissingAbility,
+        "role judge: leave out --model judge",
+    ),
+    (
+        Picky(),
+        QUESTION,
+        {"answer": FOUR, "critic": SCRIPTED},
+        MissingAbility,
+        "picky takes no critic=scripted",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "question", "given", "error", "told"), REFUSED, ids=range(len(REFUSED)))
+def test_what_can_not_be_asked_is_refused_before_anything_runs(method, question, given, error, told):
+    models = {role: model for role, model in ({"answer": SCRIPTED} | given).items() if model}
+    retriever, trace = models.pop("retriever", ScriptedRetriever()), Trace()
+    with pytest.raises(error, match=told):
+        asked(method, question, models, None if "retriever" in given else retriever, trace=trace)
+    assert (trace.events, retriever.queries) == ([], [])
+
+
+def test_roles_that_a_method_may_ask_may_be_given_or_not():
+    assert asked(Picky(), models={"answer": FOUR}).answer.text == "answer"
+    assert asked(Picky(), models={"answer": FOUR, "critic": FOUR}).answer.text == "answer critic"
+    assert (isinstance(Picky(), ChecksModels), isinstance(Sleeper(), ChecksModels)) == (True, False)
+
+
+def test_an_exception_of_a_listener_is_not_the_models_fault():
+    def listener(event):
+        if event.type == "commit":
+            raise KeyError("listener")
+
+    with pytest.raises(KeyError, match="listener"):
+        asked(ClosedBook(), models={"answer": ScriptedModel([" Arno."])}, trace=Trace(listener))
+
+
+def test_a_failure_is_in_the_trace_once():
+    for method, replies, types in (
+        (ClosedBook(), [OSError("gone")], [Asked, Failed]),
+        (Both(), lambda text, key: OSError("gone") if text == "bad" else "One.", [Asked, Failed, Generated]),
+    ):
+        trace = Trace()
+        with pytest.raises(ModelFailure):
+            asked(method, models={"answer": ScriptedModel(replies)}, trace=trace)
+        assert [type(event) for event in trace.events] == types
 
 
 def test_an_interruption_is_in_the_trace():
@@ -170,14 +160,13 @@ def test_an_interruption_is_in_the_trace():
     trace = Trace()
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(interrupted(trace))
-    assert isinstance(trace.events[-1], Failed)
     assert (trace.events[-1].error, trace.events[-1].message) == ("CancelledError", "interrupted")
     assert trace.committed == "One sheep."
 
 
 @pytest.mark.parametrize("where", ["model", "tokenizer"])
-def test_a_panic_becomes_an_error_of_ours(where):
-    """Whoever asks sees no exception that is no `Exception`; the trace has it once."""
+def test_a_panic_becomes_an_error_of_askance(where):
+    """The caller sees no exception that is no `Exception`; the trace has it once."""
 
     class Panic(BaseException):
         pass
@@ -185,16 +174,89 @@ def test_a_panic_becomes_an_error_of_ours(where):
     def panic(*given, **named):
         raise Panic("not a char boundary")
 
-    model = ScriptedModel(panic if where == "model" else None)
+    model, trace = ScriptedModel(panic if where == "model" else None), Trace()
     if where == "tokenizer":
         model.count = model.tokenize = panic
-    trace = Trace()
     with pytest.raises(AskanceError, match="Panic: not a char boundary"):
-        asyncio.run(ask(Question("q", "Where?"), ClosedBook(), {"answer": model}, trace=trace))
+        asked(ClosedBook(), models={"answer": model}, trace=trace)
     (failed,) = [event for event in trace.events if isinstance(event, Failed)]
     assert "not a char boundary" in failed.message
 
 
-def test_models_are_told_with_what_they_compute_in_where_that_is_known():
-    assert describe_models({"attend": "b", "answer": "a"}, {"answer": "float32"}) == "a (float32), attend: b"
-    assert describe_models({}, {}) == "none"
+# Streams.
+
+REPLIES = [
+    {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then", "doubts": {"Bergman": 0.3}},
+    {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then"},
+    {"text": " So the answer is Uppsala."},
+]
+
+
+@pytest.mark.parametrize("method", ["single", "flare", "dragin"])
+def test_a_stream_has_the_answer_piece_by_piece_and_then_whole(tmp_path, sample_index, method):
+    path, text = tmp_path / "replies.jsonl", "Where was the director of Fanny and Alexander born?"
+    path.write_text("\n".join(map(json.dumps, REPLIES)))
+    streamed, whole = (
+        open_engine(method=method, model=f"scripted:{path}", index=sample_index) for _ in range(2)
+    )
+
+    async def listen():
+        return [event async for event in streamed.stream(text)]
+
+    events = asyncio.run(listen())
+    assert [events[0].type, events[-1].type] == ["question", "answer"]
+    pieces = [event.text for event in events if event.type == "commit"]
+    assert ("".join(pieces).strip(), len(pieces) > 1) == (events[-1].answer.text, True)
+    assert whole.ask(text).answer == events[-1].answer
+
+
+def test_events_are_received_while_they_happen(sample_index):
+    """The model does not answer before the search has been received."""
+    received_search = asyncio.Event()
+
+    class Patient(ScriptedModel):
+        async def generate(self, request):
+            await asyncio.wait_for(received_search.wait(), 60)
+            return await super().generate(request)
+
+    async def listen():
+        engine = Engine(make_method("single"), {"answer": Patient()}, open_retriever(sample_index))
+        async for event in engine.stream("Where?"):
+            if event.type == "search":
+                received_search.set()
+        return event.type
+
+    assert asyncio.run(listen()) == "answer"
+
+
+def test_a_stream_ends_with_the_error_and_stops_with_its_listener(sample_index):
+    engine = open_engine(method="single", model="scripted", index=sample_index, parameters={"l_max": 1})
+    seen = []
+
+    async def listen():
+        async for event in engine.stream("Where?"):
+            seen.append(event.type)
+
+    with pytest.raises(BudgetTooSmall):
+        asyncio.run(listen())
+    assert (seen[0], seen[-1]) == ("question", "error")
+
+    class Slow(ScriptedModel):
+        is_cancelled = False
+
+        async def generate(self, request):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.is_cancelled = True
+                raise
+
+    async def stop():
+        model = Slow()
+        stream = Engine(make_method("closed_book"), {"answer": model}).stream("Where?")
+        assert (await anext(stream)).type == "question"
+        await asyncio.sleep(0)
+        await stream.aclose()
+        return model.is_cancelled
+
+    assert asyncio.run(stop())

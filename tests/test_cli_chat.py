@@ -19,13 +19,13 @@ FIRST, SECOND = "Who directed Fanny and Alexander?", "And where was he born?"
 
 @pytest.fixture
 def chat(run, sample_index, tmp_path, monkeypatch):
-    """Runs a chat with these lines of input; gives exit code, standard output and standard error."""
+    """Chat with these lines of input; return exit code, standard output and standard error."""
     path = tmp_path / "replies.jsonl"
     path.write_text("\n".join(map(json.dumps, REPLIES)))
 
-    def chat(*lines, method="single", options=()):
+    def chat(*lines, options=()):
         monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
-        words = ("--method", method, "--model", f"scripted:{path}", "--index", sample_index, *options)
+        words = ("--method", "single", "--model", f"scripted:{path}", "--index", sample_index, *options)
         return run("chat", *words)
 
     return chat
@@ -41,28 +41,24 @@ def test_a_follow_up_is_answered_in_a_pipe(chat):
     assert out.count("its BM25 score") == 1
 
 
-def test_the_file_has_the_trace_of_the_last_question_also_if_it_failed(chat, run, tmp_path):
+def test_the_file_has_the_trace_of_the_last_question_even_if_it_failed(chat, run, tmp_path):
     file = tmp_path / "why.jsonl"
     assert chat(FIRST, SECOND, "/why", options=("--trace", file))[0] == 0
     code, out, _ = run("trace", file)
     assert (code, SECOND in out, FIRST in out) == (0, True, False)
     assert chat(*[FIRST] * 4, options=("--trace", file))[0] == 1
     assert "give it more replies" in file.read_text()
-    assert chat(FIRST, options=("--trace", tmp_path))[0] == 2
 
 
-def test_why_shows_the_decisions_of_the_last_answer(chat):
-    before = chat(FIRST, SECOND)[1]
-    shown = chat(FIRST, SECOND, "/why")[1].splitlines()[len(before.splitlines()) :]
-    assert len(shown) == 2
-    assert "so it is asked as" in shown[0]
-    assert "this method searches once" in shown[1]
-
-
-def test_sources_shows_the_cited_passages(chat):
-    before = chat(FIRST)[1]
-    shown = chat(FIRST, "/sources")[1].removeprefix(before.rpartition("1 search")[0])
-    assert "[1] Ingmar Bergman  @sample\nIngmar Bergman was a director for screen and stage" in shown
+def test_commands_show_why_and_with_which_sources(chat):
+    before, out = chat(FIRST, SECOND)[1], chat(FIRST, SECOND, "/why")[1]
+    asked, searched = out.splitlines()[len(before.splitlines()) :]
+    assert "so it is asked as" in asked
+    assert "this method searches once" in searched
+    out = chat(FIRST, "/sources")[1].removeprefix(chat(FIRST)[1].rpartition("1 search")[0])
+    assert "[1] Ingmar Bergman  @sample\nIngmar Bergman was a director for screen and stage" in out
+    out = chat("/help")[1]
+    assert [line.split()[0] for line in out.splitlines()] == ["/why", "/sources", "/method", "/new", "/help"]
 
 
 def test_the_method_changes_and_the_earlier_turns_stay(chat):
@@ -74,42 +70,25 @@ def test_the_method_changes_and_the_earlier_turns_stay(chat):
     assert "0 searches" in out
 
 
-def test_new_forgets_the_earlier_turns(chat):
-    code, out, err = chat(FIRST, "/new", "/why")
-    assert code == 2
-    assert "a new conversation" in out
-    assert "there is no answer yet: ask a question first" in err
-
-
-def test_help_names_every_command(chat):
-    _, out, _ = chat("/help")
-    assert [line.split()[0] for line in out.splitlines()] == ["/why", "/sources", "/method", "/new", "/help"]
-
-
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "code", "told", "answer"),
     [
-        ("/bogus", "unknown command '/bogus': /help says what each command does"),
-        ("/method", "/method needs a name"),
-        ("/method nope", "unknown method 'nope'"),
-        ("/method single passages=none", "parameter passages='none' of method single"),
-        ("/method single passages", "can't read 'passages': write --set PARAMETER=VALUE"),
-        ("/method airrag verifier=emb", "no encoder is given"),
-        ("/sources", "there is no answer yet"),
+        (["/bogus", FIRST], 2, "unknown command '/bogus': /help says what each command does", "Bergman"),
+        (["/method", FIRST], 2, "/method needs a name", "Bergman"),
+        (["/method nope", FIRST], 2, "unknown method 'nope'", "Bergman"),
+        (["/method single passages=none", FIRST], 2, "parameter passages='none' of method single", "Bergman"),
+        (["/method single passages", FIRST], 2, "'passages': write --set PARAMETER=VALUE", "Bergman"),
+        (["/method airrag verifier=emb", FIRST], 2, "no encoder is given", "Bergman"),
+        (["/sources", FIRST], 2, "there is no answer yet", "Bergman"),
+        ([FIRST, "/new", "/why"], 2, "there is no answer yet: ask a question first", "Bergman"),
+        ([FIRST, SECOND, "And when?", "/why"], 1, "the script has 3 replies", "Uppsala"),
     ],
 )
-def test_a_wrong_command_is_named_and_the_chat_continues(chat, line, message):
-    code, out, err = chat(line, FIRST)
-    assert code == 2
-    assert message in " ".join(err.split())
-    assert "Answer: Ingmar Bergman" in out
-
-
-def test_a_failed_question_does_not_end_the_chat(chat):
-    code, out, err = chat(FIRST, SECOND, "And when?", "/why")
-    assert code == 1
-    assert "the script has 3 replies" in err
-    assert "Answer: Uppsala" in out
+def test_a_chat_goes_on_after_an_error(chat, lines, code, told, answer):
+    found, out, err = chat(*lines)
+    assert (found, told in " ".join(err.split())) == (code, True)
+    assert f"Answer: {answer}" in out.replace("Ingmar ", "")
+    assert ("a new conversation" in out) == ("/new" in lines)
 
 
 SLOW = """
@@ -123,44 +102,29 @@ class Slow(ScriptedModel):
 """
 
 
-@pytest.fixture
-def typed(tmp_path):
-    """A chat with a slow model on a terminal: the process, what types, and what waits for output."""
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal of the system")
+def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     ours, theirs = os.openpty()
-    words = ["chat", "--model", "slow:Slow", "--method", "closed_book"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "askance.cli.main", *words],
-        stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, start_new_session=True,
-    )  # fmt: skip
+    words = ["-m", "askance.cli.main", "chat", "--model", "slow:Slow", "--method", "closed_book"]
+    terminal = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
+    process = subprocess.Popen([sys.executable, *words], cwd=tmp_path, **terminal)
     os.close(theirs)
     seen = bytearray()
-
-    def wait_for(text):
-        while text.encode() not in seen:
-            seen.extend(os.read(ours, 4096))
-        del seen[: seen.index(text.encode()) + len(text.encode())]
-
-    yield process, lambda text: os.write(ours, text.encode()), wait_for
-    process.kill()
-    process.wait()
-    os.close(ours)
-
-
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal of the system")
-def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(typed):
-    process, write, wait_for = typed
-    wait_for("› ")
-    write("Where?\n")
-    wait_for("Uppsala is")
-    process.send_signal(signal.SIGINT)
-    wait_for("stopped")
-    wait_for("› ")
-    write("/help\n")
-    wait_for("/sources")
-    wait_for("› ")
-    write("\x04")
-    assert process.wait(60) == 0
+    try:
+        for text, typed in (("› ", "Where?\n"), ("Uppsala is", ""), ("stopped", ""), ("› ", "/help\n"),
+                            ("/sources", ""), ("› ", "\x04")):  # fmt: skip
+            while text.encode() not in seen:
+                seen.extend(os.read(ours, 4096))
+            del seen[: seen.index(text.encode()) + len(text.encode())]
+            if text == "Uppsala is":
+                process.send_signal(signal.SIGINT)
+            os.write(ours, typed.encode())
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def test_ctrl_c_clears_a_line_that_is_typed(run, monkeypatch):
@@ -178,6 +142,6 @@ def test_ctrl_c_clears_a_line_that_is_typed(run, monkeypatch):
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("builtins.input", line)
-    code, out, _ = run("chat", "--model", "scripted", "--method", "closed_book")
+    code, out, _ = run("chat --model scripted --method closed_book")
     assert code == 0
     assert "/help lists the commands; Ctrl-D ends the chat.\n\n/why" in out

@@ -1,4 +1,4 @@
-"""Help texts: each ends with two examples, which are commands that there are."""
+"""Every help text explains all options, and ends with two examples, which are commands that exist."""
 
 import shlex
 
@@ -52,34 +52,19 @@ def parsed(words):
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "askance")
-def test_every_help_ends_with_two_examples(run, path):
+def test_every_help_explains_all_parameters_and_ends_with_two_examples(run, path):
+    command = command_of(path)
     code, out, _ = run(*path, "--help", columns=80)
     lines = [" ".join(line.split()) for line in out.splitlines() if line.strip()]
-    first, second = examples(command_of(path))
-    assert code == 0
-    assert lines[-3:] == ["Examples:", first, second]
-    assert first != second
-    if path:
-        assert first.startswith(" ".join(("askance", *path)))
-
-
-@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "askance")
-def test_every_command_argument_and_option_has_a_help_text(path):
-    command = command_of(path)
+    first, second = examples(command)
+    assert (code, lines[-3:], first != second) == (0, ["Examples:", first, second], True)
+    assert first.startswith(" ".join(("askance", *path)))
     assert command.help
     assert "Args:" not in command.help
-    for parameter in command.params:
-        assert parameter.help, f"{' '.join(path)} {parameter.name}"
-        assert "\n" not in parameter.help
-
-
-@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "askance")
-def test_the_docstring_of_a_command_tells_only_of_what_it_takes(path):
-    """Its own names: an entry that is called like no parameter would be lost silently."""
-    command = command_of(path)
-    if command.callback is not None:
-        told = described(command.callback.__doc__, "Args")
-        assert told.keys() <= {parameter.name for parameter in command.params}
+    assert all(parameter.help and "\n" not in parameter.help for parameter in command.params)
+    if command.callback is not None:  # an entry that is called like no parameter would be lost silently
+        explained = described(command.callback.__doc__, "Args")
+        assert explained.keys() <= {parameter.name for parameter in command.params}
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES))

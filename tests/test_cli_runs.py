@@ -1,10 +1,17 @@
-"""`askance compare` and `askance report` as a user types them."""
+"""Finished runs on the command line: `compare`, `report`, `judge` and `export`."""
 
 import json
 
 import pytest
 
-from tests.evaluation.hand_made import record, written
+from askance.configuration.evaluation import read_dataset
+from askance.core.answers import Answer, Citation
+from askance.core.types import Passage
+from askance.models.scripted import Reply, ScriptedModel
+from tests.evaluation.datasets.test_files import FILES
+from tests.evaluation.hand_made import answered, record, written
+
+BONN = Passage("1", "Bonn", "Bonn is an old city.")
 
 
 @pytest.fixture
@@ -19,145 +26,147 @@ def runs(tmp_path):
     written(tmp_path / "a", records([0.0, 0.0, 0.0, 1.0]))
     written(tmp_path / "b", records([1.0, 1.0, 1.0, 0.0]), title="dragin", method="dragin")
     written(tmp_path / "c", [record(1)], dataset="hotpotqa:dev.json")
+    unfinished = {"num_questions": 3, "index_content": "", "index": ""}
+    written(tmp_path / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", **unfinished)
     return tmp_path
 
 
-def words(text):
-    return " ".join(text.split())
+def write_run(folder, dataset, answer, num_questions=1, **fields):
+    """Write a run in which the first question of a dataset got an answer."""
+    example = read_dataset(dataset)[0]
+    fields |= {name: getattr(example, name) for name in ("golds", "kind", "supporting_titles")}
+    kept = record(1, id=example.question.id, question=example.question.text, text=answer.text, **fields)
+    written(folder, [kept], [answered(answer)], dataset=dataset, num_questions=num_questions)
+    return folder
+
+
+def write_long_answer(folder):
+    """Write a run over ASQA, in which one of two questions is finished."""
+    answer = Answer("Bonn is old.", "", (Citation(1, BONN, 0, 12),))
+    return write_run(folder, f"asqa:{FILES / 'asqa.json'}", answer, 2, cited_titles=("Bonn",))
+
+
+def write_biography(folder):
+    return write_run(folder, f"biographies:{FILES / 'biographies.txt'}", Answer("She played."))
+
+
+def lines(text):
+    return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def test_compare_shows_tables_per_dataset(run, runs):
     code, out, err = run("compare", runs / "a", runs / "b", runs / "c", "--questions", 2)
     assert (code, err) == (0, "")
-    assert "jsonl:bridges.jsonl, 4 questions" in out
-    assert "hotpotqa:dev.json, 1 question" in out
-    assert "Difference in f1: run minus single" in out
-    assert "dragin +0.500 −0.500 to +1.000 0.625 0.625 3 1 0" in words(out)
-    assert "q2: Where �[31m?" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 100
+    shown = " ".join(lines(out))
+    for part in (
+        "jsonl:bridges.jsonl, 4 questions",
+        "hotpotqa:dev.json, 1 question",
+        "Difference in f1: run minus single",
+        "dragin +0.500 −0.500 to +1.000 0.625 0.625 3 1 0",
+        "q2: Where �[31m?",
+    ):
+        assert part in shown
 
 
-def test_compare_with_another_base(run, runs):
-    for base in (runs / "b", "dragin"):
-        _, out, _ = run("compare", runs / "a", runs / "b", "--base", base)
-        assert "run minus dragin" in out
-    code, out, err = run("compare", runs / "a", runs / "b", "--base", "dragon")
-    assert (code, out) == (2, "")
-    assert "unknown run 'dragon' in --base (and no such folder among the runs given): did you mean" in words(
-        err
-    )
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("a", "single 0.250 0.000–0.750"),
+        ("a b --base b", "run minus dragin"),
+        ("a b --base dragin", "run minus dragin"),
+        ("a --price prompt=1 --price generated=10 --price currency=EUR", "EUR per"),
+        ("a --price prompt=1 --price generated=10", "single 1.00 110 10 0 1.00 1.00 0.20"),
+        ("c d --common", "flare is unfinished: 1 of 3 questions."),
+        ("c d --common", "index content: c0ffee, plain (single); none (flare)"),
+        ("a b --markdown --questions 4", "## jsonl:bridges.jsonl, 4 questions  **Results**  | run | f1 |"),
+        ("a b --markdown --questions 4", "&lt;script>alert"),
+    ],
+)
+def test_compare_with_options(run, runs, monkeypatch, words, told):
+    monkeypatch.chdir(runs)
+    code, out, _ = run(f"compare {words}")
+    assert (code, "\x1b" in out, "Difference" in out) == (0, False, len(words.split("--")[0].split()) == 2)
+    assert told in " ".join(lines(out))
 
 
 def test_compare_as_json(run, runs):
-    code, out, _ = run("compare", runs / "a", runs / "b", "--json", "--all-pairs")
-    assert code == 0
-    (only,) = json.loads(out)["datasets"]
+    (only,) = json.loads(run("compare", runs / "a", runs / "b", "--json", "--all-pairs")[1])["datasets"]
     assert only["names"] == ["single", "dragin"]
     assert only["differences"][0]["p"] == 0.625
     assert only["summaries"][1]["metrics"]["f1"]["mean"] == 0.75
 
 
-def test_compare_as_markdown(run, runs):
-    code, out, _ = run("compare", runs / "a", runs / "b", "--markdown", "--questions", 4)
-    assert code == 0
-    assert out.startswith("## jsonl:bridges.jsonl, 4 questions\n\n**Results**\n\n| run | f1 |")
-    assert "&lt;script>alert" in out
-    assert "\x1b" not in out
-
-
-def test_one_run_is_summarised(run, runs):
-    code, out, _ = run("compare", runs / "a")
-    assert code == 0
-    assert "single 0.250 0.000–0.750" in words(out)
-    assert "Difference" not in out
-
-
-def test_prices(run, runs):
-    prices = ["--price", "prompt=1", "--price", "generated=10", "--price", "currency=EUR"]
-    code, out, _ = run("compare", runs / "a", *prices)
-    assert code == 0
-    assert "EUR per" in out
-    assert "single 1.00 110 10 0 1.00 1.00 0.20" in words(out)
-
-
-def test_settings_that_differ_are_told(run, runs):
-    written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", index_content="", index="")
-    _, out, _ = run("compare", runs / "c", runs / "d")
-    assert "index content: c0ffee, plain (single); none (flare)" in out
-
-
-def test_an_unfinished_run(run, runs):
-    written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", num_questions=3)
-    code, out, err = run("compare", runs / "c", runs / "d")
-    assert (code, out) == (2, "")
-    assert "is not finished (1 of 3 questions)" in words(err)
-    code, out, _ = run("compare", runs / "c", runs / "d", "--common")
-    assert code == 0
-    assert "flare is unfinished: 1 of 3 questions." in out
-
-
-@pytest.mark.parametrize(
-    ("words_given", "expected"),
-    [
-        (["a", "a"], "is given more than once"),
-        (["absent"], "absent holds no run"),
-        (["a", "--metric", "f2"], "with --metric scores a run by another one): did you mean 'f1'"),
-        (["a", "--json", "--markdown"], "exclude each other"),
-        (["a", "--questions", "-1"], "--questions"),
-        (["a", "--price", "prompt=1"], "no price for generated"),
-        (["a", "--price", "prompt=x"], "parameter prompt='x' of the prices: expected float"),
-        ([], "RUN"),
-    ],
-)
-def test_bad_input_of_compare(run, runs, monkeypatch, words_given, expected):
-    monkeypatch.chdir(runs)
-    code, out, err = run("compare", *words_given)
-    assert (code, out == "") == (2, "--json" not in words_given)
-    assert expected in words(err)
-
-
-def test_report_writes_a_page_of_its_own(run, runs):
+def test_a_report_is_a_page_without_scripts(run, runs):
     page = runs / "page.html"
-    code, out, err = run("report", runs / "a", runs / "b", runs / "c", "--out", page)
-    assert (code, err) == (0, "")
-    assert words(out) == words(f"report: {page}")
+    code, out, err = run("report", *(runs / name for name in "abc"), "--out", page)
+    assert (code, err, "".join(out.split())) == (0, "", f"report:{page}")
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("<!doctype html>")
-    assert "3 runs over 2 datasets" in text
-    assert "run minus single" in text
-    assert "Is &lt;script&gt;alert(1)&lt;/script&gt; it?" in text
-    assert "<script" not in text
-    assert "<h3>Outcomes</h3>" in text
+    assert (text.startswith("<!doctype html>"), "<script" in text) == (True, False)
+    for part in (
+        "3 runs over 2 datasets",
+        "run minus single",
+        "Is &lt;script&gt;alert(1)&lt;/script&gt; it?",
+        "<h3>Outcomes</h3>",
+    ):
+        assert part in text
     assert [path.name for path in runs.iterdir() if path.is_file()] == ["page.html"]
+    assert run("report", runs / "d", "--out", page)[0] == 0
+    assert "flare is unfinished: 1 of 3 questions." in page.read_text(encoding="utf-8")
 
 
-def test_report_of_a_run_that_goes_on(run, runs):
-    written(runs / "d", [record(1)], dataset="hotpotqa:x.json", title="flare", num_questions=3)
-    code, _, _ = run("report", runs / "d", "--out", runs / "page.html")
-    assert code == 0
-    assert "flare is unfinished: 1 of 3 questions." in (runs / "page.html").read_text(encoding="utf-8")
+def test_judge_the_citations(run, tmp_path):
+    folder = write_long_answer(tmp_path / "long")
+    code, out, _ = run("judge", folder, "--citations", "scripted", columns=300)
+    (file,) = (folder / "judged").glob("citations-*.json")
+    assert (code, lines(out)) == (
+        0,
+        [
+            "single citations by scripted, 1 answers",
+            "metric mean 95 % interval questions",
+            "nli_citation_recall 1.000 1.000 to 1.000 1",
+            "nli_citation_precision 1.000 1.000 to 1.000 1",
+            f"judged: {file}",
+            "unfinished: 1 of 2 questions",
+        ],
+    )
 
 
-@pytest.mark.parametrize(
-    ("words_given", "expected"),
-    [
-        (["a", "--out", "absent/page.html"], "the folder absent does not exist"),
-        (["a", "--out", "a"], "it is a folder"),
-        (["absent", "--out", "page.html"], "absent holds no run"),
-        (["a", "a", "--out", "page.html"], "is given more than once"),
-        (["a"], "--out"),
-    ],
-)
-def test_bad_input_of_report_writes_nothing(run, runs, monkeypatch, words_given, expected):
-    monkeypatch.chdir(runs)
-    code, out, err = run("report", *words_given)
-    assert (code, out) == (2, "")
-    assert expected in words(err)
-    assert not (runs / "page.html").exists()
+def test_judge_the_facts_of_several_runs(run, tmp_path, sample_index, monkeypatch):
+    def reply(self, shown, key):
+        return Reply("- Radium was found." if key[2] == "split" else "true")
+
+    monkeypatch.setattr(ScriptedModel, "_reply", reply)
+    life, long = write_biography(tmp_path / "life"), write_long_answer(tmp_path / "long")
+    given = ("--facts", "scripted", "--index", sample_index, "--gamma", 0, "--json")
+    first, second = json.loads(run("judge", life, long, *given)[1])["runs"]
+    assert (first["run"], second["run"]) == (str(life), str(long))
+    (judged,) = first["judged"]
+    assert (judged["kind"], judged["judge"]["judge"]) == ("facts", "scripted")
+    assert judged["scores"]["factscore"]["mean"] == 1
+    out = run("judge", long, *given, "--citations", "scripted")[1]
+    assert [each["kind"] for each in json.loads(out)["runs"][0]["judged"]] == ["citations", "facts"]
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_runs_are_read(run, tmp_path):
-    _, _, err = run("report", tmp_path / "no-run", "--out", tmp_path / "absent" / "page.html")
-    assert "does not exist" in words(err)
-    assert "holds no run" not in words(err)
+def test_a_file_of_the_configuration_is_not_blamed_for_an_option(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_long_answer(tmp_path / "long")
+    (tmp_path / "askance.toml").write_text("index = 'mine'\nmodel = 'scripted'\ncache = 'kept.sqlite'\n")
+    _, _, err = run("judge long --facts scripted --index absent")
+    assert err.startswith("error: the index absent")
+    assert run("judge long --citations scripted --config askance.toml")[0] == 0
+
+
+def test_export_the_answers_for_the_scripts_of_the_papers(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_long_answer(tmp_path / "long")
+    write_biography(tmp_path / "life")
+    assert run("export alce long --out alce.json")[:2] == (0, "1 of 2 questions: alce.json\n")
+    (item,) = json.loads((tmp_path / "alce.json").read_text())["data"]
+    assert (item["sample_id"], item["output"]) == ("-3", "Bonn is old [1].")
+    again = f"export alce long --dataset 'asqa:{FILES / 'asqa.json'}' --out alce.json"
+    code, _, err = run(again, columns=300)
+    assert (code, "it exists already" in err) == (2, True)
+    assert run("export factscore life --out lives.jsonl")[:2] == (0, "1 questions: lives.jsonl\n")
+    assert json.loads((tmp_path / "lives.jsonl").read_text())["topic"] == "Clara Schumann"

@@ -63,74 +63,67 @@ def test_every_method_that_searches_abstains_where_no_passage_supports_its_answe
     assert unsupported.answer.citations == (), "nothing supports the text"
 
 
-def test_the_trace_tells_the_decision_with_its_numbers_and_the_reason():
-    (decided,) = (e for e in engine(logit=-3.0).ask("Where?").trace.events if isinstance(e, Decided)
-                  and e.name == "confidence")  # fmt: skip
-    assert (decided.outcome, decided.threshold) == ("abstain", 0.3)
+UNSUPPORTED = "no passage supports it: best support"
+
+
+@pytest.mark.parametrize(
+    ("options", "confidence", "abstained"),
+    [
+        ({"logit": -3.0}, 0.1192, f"{UNSUPPORTED} 0.12, below 0.30"),
+        ({"logit": 9.0, "passages": ()}, 0.0, "no passage was read"),
+        ({"method": ClosedBook(), "logit": -9.0}, None, ""),
+        ({"abstaining": abstaining(-9.0, below=0)}, 0.0003, ""),
+        ({"abstaining": abstaining(-1.0008, below=0.5)}, 0.4998, f"{UNSUPPORTED} 0.4998, below 0.5000"),
+    ],
+    ids=range(5),
+)
+def test_an_answer_below_the_threshold_says_why(options, confidence, abstained):
+    result = engine(**options).ask("Where?")
+    answer = result.answer
+    assert answer.confidence == (
+        confidence if confidence is None else near(confidence, "as told", "4 decimals")
+    )
+    assert answer.abstained == abstained
+    for event in result.trace.events:
+        if isinstance(event, Decided) and event.name == "confidence":
+            assert event.outcome == ("abstain" if abstained else "answer")
+            assert (event.why == abstained) or not abstained
+            assert event.numbers["confidence"] == answer.confidence
+    talk = Conversation(engine(**options))
+    talk.ask("Where?")
+    assert talk.history[0].answer.startswith("Not in the documents: ") == bool(abstained)
+
+
+def test_the_decision_has_the_evidence_and_the_question_is_scored_once():
+    layer = abstaining(-3.0)
+    events = engine(abstaining=layer).ask("Where?").trace.events
+    (decided,) = (event for event in events if isinstance(event, Decided) and event.name == "confidence")
+    assert (decided.threshold, decided.numbers["relevance"]) == (0.3, -3.0)
     assert decided.numbers["confidence"] == near(1 / (1 + 2.718281828459045**2))
-    assert decided.numbers["relevance"] == -3.0
-    assert decided.why == "no passage supports it: best support 0.12, below 0.30"
+    assert {query for query, _ in layer.scorer.pairs} == {"Where?"}
+    with pytest.raises(ModelFailure, match="broke"):
+        engine(logit="broken").ask("Where?")
 
 
-def test_the_cross_encoder_reads_the_question_once():
-    layer = abstaining(5.0)
-    engine(abstaining=layer).ask("Where does it stand?")
-    assert {query for query, _ in layer.scorer.pairs} == {"Where does it stand?"}
-
-
-def test_without_a_passage_there_is_no_confidence():
-    answer = engine(logit=9.0, passages=()).ask("Where?").answer
-    assert (answer.confidence, answer.abstained) == (0.0, "no passage was read")
-
-
-def test_a_method_that_does_not_search_has_no_confidence():
-    answer = engine(ClosedBook(), -9.0).ask("Where?").answer
-    assert (answer.confidence, answer.abstained) == (None, "")
-
-
-def test_a_threshold_of_zero_never_abstains():
-    answer = engine(abstaining=abstaining(-9.0, below=0)).ask("Where?").answer
-    assert answer.confidence < 0.01
-    assert not answer.abstained
-
-
-def test_two_numbers_that_round_alike_are_told_with_more_digits():
-    answer = engine(abstaining=abstaining(-1.0008, below=0.5)).ask("Where?").answer
-    assert answer.abstained.endswith("best support 0.4998, below 0.5000")
-
-
-def test_agreement_raises_the_confidence_and_unknown_agreement_counts_as_its_mean():
+def test_agreement_and_reflection_are_evidence():
     known = [CALIBRATION.confidence(AnswerEvidence(0, 0, agreement=share)) for share in (0.2, 0.5, 1.0)]
     assert known == sorted(known)
-    assert CALIBRATION.confidence(AnswerEvidence(0, 0)) == near(known[1])
-
-
-def test_agreement_is_the_share_of_the_samples_with_the_same_words():
-    paths = [
-        Node(PathState(answer="Pisa.", votes=2)),
-        Node(PathState(answer="the Pisa")),
-        Node(PathState(answer="Bonn")),
-    ]
-    assert agreement_with("Pisa", paths) == 0.75
-    assert agreement_with("Rome", paths) == 0.0
+    assert CALIBRATION.confidence(AnswerEvidence(0, 0)) == near(known[1]), "unknown counts as the mean"
+    answers = (("Pisa.", 2), ("the Pisa", 1), ("Bonn", 1))
+    paths = [Node(PathState(answer=answer, votes=votes)) for answer, votes in answers]
+    assert (agreement_with("Pisa", paths), agreement_with("Rome", paths)) == (0.75, 0.0)
     assert agreement_with("Bonn", paths[2:]) is None, "one sample agrees with nothing"
-
-
-def test_methods_that_sample_answers_report_their_agreement():
     assert 0.5 <= engine(make_method("blender")).ask("Where?").answer.agreement <= 1
     assert engine(make_method("single")).ask("Where?").answer.agreement is None
-
-
-def test_the_reflection_is_that_of_the_weakest_segment_with_a_passage():
     hit = Hit(PISA, 1.0, 1)
-    sure = Segment("a", "retrieve", hit, relevance={RELEVANT: 0.9, IRRELEVANT: 0.1})
     support = {FULLY_SUPPORTED: 0.5, NO_SUPPORT: 0.5}
+    sure = Segment("a", "retrieve", hit, relevance={RELEVANT: 0.9, IRRELEVANT: 0.1})
     unsure = Segment("b", "retrieve", hit, relevance={RELEVANT: 0.8, IRRELEVANT: 0.2}, support=support)
-    assert Path((sure, unsure)).reflection == near(0.4)
+    assert Path((sure, unsure)).reflection == near(0.4), "the weakest segment counts"
     assert Path((Segment("c", "none"),)).reflection is None
 
 
-def test_the_calibration_that_ships_prefers_supported_answers():
+def test_the_packaged_calibration_prefers_supported_answers():
     calibration = default_calibration()
     weak, strong = AnswerEvidence(-6, 0.1), AnswerEvidence(4, 1.0)
     assert calibration.confidence(weak) < calibration.threshold < calibration.confidence(strong)
@@ -145,17 +138,6 @@ def test_cited_passages_are_scored_first_and_only_so_many():
     assert found == (many[20], *many[: MOST_PASSAGES - 1])
 
 
-def test_a_cross_encoder_that_fails_fails_the_question():
-    with pytest.raises(ModelFailure, match="broke"):
-        engine(logit="broken").ask("Where?")
-
-
-def test_a_conversation_remembers_that_the_documents_do_not_tell():
-    talk = Conversation(engine(logit=-9.0))
-    talk.ask("Where?")
-    assert talk.history[0].answer.startswith("Not in the documents: no passage supports it")
-
-
 def test_strict_answers_lack_the_sentences_that_cite_nothing():
     text = "The leaning tower stands in Pisa. Penguins like jazz. So the answer is Pisa."
     second = text.index("So the")
@@ -163,15 +145,10 @@ def test_strict_answers_lack_the_sentences_that_cite_nothing():
     trace = Trace()
     answer = supported_part(Answer(text, "Pisa", cited), trace)
     assert answer.text == "The leaning tower stands in Pisa. So the answer is Pisa."
-    assert [answer.text[each.start : each.end] for each in answer.citations] == [
-        "The leaning tower stands in Pisa.",
-        "So the answer is Pisa.",
-    ]
+    pieces = [answer.text[each.start : each.end] for each in answer.citations]
+    assert pieces == ["The leaning tower stands in Pisa.", "So the answer is Pisa."]
     assert [event.text for event in trace.events if isinstance(event, Uncited)] == ["Penguins like jazz."]
     assert supported_part(Answer("Penguins like jazz.", "jazz"), Trace()) == Answer("", "")
-
-
-def test_a_strict_engine_commits_only_what_is_supported():
     model = ScriptedModel([" Penguins like jazz. The leaning tower stands in Pisa. So the answer is Pisa."])
     strict = Engine(Single(), {"answer": model}, ScriptedRetriever((PISA,)), is_strict=True)
     result = strict.ask("Where does the leaning tower stand?")
@@ -180,30 +157,13 @@ def test_a_strict_engine_commits_only_what_is_supported():
     assert committed == result.answer.text != ""
 
 
-@pytest.mark.parametrize("below", [-0.1, 1.01, "often", float("nan"), True, [0.3]])
-def test_a_threshold_that_is_no_probability(below):
-    with pytest.raises(InputError, match=r"abstain_below=.*from 0 to 1, or auto"):
-        EngineConfig(abstain_below=below)
-
-
-def test_a_layer_refuses_a_threshold_that_is_no_probability():
+def test_what_can_not_abstain_is_refused(monkeypatch):
     with pytest.raises(InputError, match="from 0 to 1"):
         abstaining(0.0, below=1.5)
-
-
-def test_thresholds_are_numbers_or_auto():
-    assert EngineConfig(abstain_below="0.25").abstain_below == 0.25
-    assert EngineConfig(abstain_below="auto").abstain_below == "auto"
-
-
-def test_without_the_extra_the_message_names_the_pip_line(monkeypatch):
+    for settings in ({"abstain_below": 0.5}, {"strict": True}):
+        with pytest.raises(MissingAbility, match="closed_book searches nothing"):
+            EngineConfig(**settings).engine(ClosedBook(), {"answer": ScriptedModel()}, None, None)
     monkeypatch.setattr("askance.models.pair_scorer.find_spec", lambda name: None)
     config = EngineConfig(abstain_below="auto")
     with pytest.raises(MissingExtra, match="rerank"):
         config.engine(Single(), {"answer": ScriptedModel()}, ScriptedRetriever(), None)
-
-
-@pytest.mark.parametrize("settings", [{"abstain_below": 0.5}, {"strict": True}])
-def test_a_method_without_passages_can_not_be_judged_by_them(settings):
-    with pytest.raises(MissingAbility, match="closed_book searches nothing"):
-        EngineConfig(**settings).engine(ClosedBook(), {"answer": ScriptedModel()}, None, None)

@@ -45,7 +45,8 @@ def services():
     return yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
 
 
-def test_every_copied_path_exists_and_reaches_the_build():
+def test_the_build_copies_what_the_package_needs_and_does_not_run_as_root():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     stages = {text.split()[-1] for text in texts("FROM") if " AS " in text}
     for text in texts("COPY"):
         *sources, _ = text.split()
@@ -53,32 +54,18 @@ def test_every_copied_path_exists_and_reaches_the_build():
             assert sources[0].removeprefix("--from=") in stages
             continue
         for source in sources:
-            assert (ROOT / source).exists(), source
-            assert is_in_context(source), source
+            assert ((ROOT / source).exists(), is_in_context(source)) == (True, True), source
     assert not is_in_context("askance.env")
     assert not is_in_context(".git")
-
-
-def test_what_the_build_of_the_package_reads_is_copied():
-    """A wheel needs its README, its licence and the file with its version."""
-    project = (ROOT / "pyproject.toml").read_text()
-    named = re.findall(r'^(?:readme|path) = "(.+)"|^license-files = \["(.+)"\]', project, re.MULTILINE)
     copied = " ".join(texts("COPY")).split()
-    assert {(one or other).partition("/")[0] for one, other in named} == {"README.md", "LICENSE", "src"}
-    assert {"README.md", "LICENSE", "src", "pyproject.toml", "constraints.txt"} <= set(copied)
-
-
-def test_the_extras_are_those_of_the_package():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {project["readme"], *project["license-files"], "src", "pyproject.toml", "constraints.txt"} <= {
+        *copied
+    }
     (extras,) = (text.removeprefix("EXTRAS=") for text in texts("ARG"))
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
-
-
-def test_it_does_not_run_as_root():
     (user,) = texts("USER")
-    assert int(user) > 0
     names = [name for name, _ in instructions()]
-    assert names.index("USER") < names.index("CMD")
+    assert (int(user) > 0, names.index("USER") < names.index("CMD")) == (True, True)
 
 
 def test_the_command_serves_and_the_health_check_finds_it(sample_index):
@@ -113,19 +100,13 @@ def test_the_index_of_the_compose_file_is_that_of_the_server(run, tmp_path):
     assert (tmp_path / "index").is_dir()
 
 
-def test_the_services_write_to_the_volume_alone_and_have_no_rights():
+def test_the_services_have_no_rights_and_only_the_volume_is_writable():
     volumes = yaml.safe_load((ROOT / "compose.yaml").read_text())["volumes"]
     for service in services().values():
         mounts = [mount.split(":") for mount in service["volumes"]]
-        assert [source in volumes or mode == ["ro"] for source, _, *mode in mounts] == [True] * len(mounts)
+        assert all(source in volumes or mode == ["ro"] for source, _, *mode in mounts)
         assert ("data", texts("VOLUME")[0]) in [tuple(mount[:2]) for mount in mounts]
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-
-
-def test_the_port_is_offered_on_this_machine_and_the_key_comes_from_a_file():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
     server = services()["askance"]
-    (port,) = server["ports"]
-    assert port == f"127.0.0.1:8080:{texts('EXPOSE')[0]}"
-    assert server["env_file"] == "askance.env"
-    assert "environment" not in server
+    assert server["ports"] == [f"127.0.0.1:8080:{texts('EXPOSE')[0]}"]
+    assert (server["env_file"], "environment" in server) == ("askance.env", False)

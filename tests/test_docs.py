@@ -11,13 +11,7 @@ import pytest
 from typer.main import get_command
 
 from askance.cli.main import app
-from askance.configuration.catalogue import (
-    AIRRAG_PROMPT_SETS,
-    DATASETS,
-    METRICS,
-    MODELS,
-    PROMPT_SETS,
-)
+from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, DATASETS, METRICS, MODELS, PROMPT_SETS
 from askance.configuration.grid import read_grid
 from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
@@ -35,17 +29,16 @@ from tests.evaluation.hand_made import record, written
 from tests.laboratory import EVERY_METHOD, usable
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
-EVALUATION = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
-CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
-RUNS = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-RUNTIME = (ROOT / "docs" / "runtime.md").read_text(encoding="utf-8")
-EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-CHAT = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
-PAGES = README + START + EVALUATION + RUNS + COMPARING + CALIBRATION + RUNTIME + EXTENDING + CHAT
-SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
+DOCS = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")}
+README, START, EVALUATION = (
+    (ROOT / "README.md").read_text(encoding="utf-8"),
+    DOCS["start"],
+    DOCS["evaluation"],
+)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+RUN = "start evaluation runs comparing calibration runtime extending chat".split()
+"""The pages whose snippets run."""
+SNIPPETS = re.findall(r"```python\n(.*?)```", README + "".join(map(DOCS.get, RUN)), flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
@@ -71,7 +64,7 @@ FIRST = ("The first minutes", "Your own documents", "A better model: Ollama, vLL
 
 
 def without_weights(words):
-    """The same command for the scripted model and encoder."""
+    """Return the same command for the scripted model and encoder."""
     named = [*words, *(["--model", "bundled"] if words[1] == "ask" and "--model" not in words else [])]
     return ["scripted" if word == "bundled" else word for word in named[1:]]
 
@@ -82,97 +75,75 @@ def test_the_lines_of_the_first_minutes_run_in_order(run, tmp_path, monkeypatch)
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "one.md").write_text("# Passages\n\nWhat you remember of a passage.")
     ran = []
-    for words in console_lines(*FIRST[:2]):
-        if words[0] == "askance":
-            code, out, err = run(*without_weights(words))
-            assert (code, bool(out)) == (0, True), (words, err)
-            ran.append(words[1])
-    assert ran[:5] == ["index", "search", "ask", "trace", "ask"]
-    assert ran[-4:] == ["search", "ask", "index", "ask"]
+    for words in (words for words in console_lines(*FIRST[:2]) if words[0] == "askance"):
+        code, out, err = run(*without_weights(words))
+        assert (code, bool(out)) == (0, True), (words, err)
+        ran.append(words[1])
+    assert (ran[:5], ran[-4:]) == (
+        ["index", "search", "ask", "trace", "ask"],
+        ["search", "ask", "index", "ask"],
+    )
     assert (tmp_path / "why.jsonl").exists()
-
-
-def test_other_lines_of_the_first_minutes_name_what_there_is():
-    """Those that are not run by the tests: they install, build, or need a server."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    others, extras, specs = set(), set(), []
-    for words in console_lines(*FIRST):
-        if words[0] == "askance":
-            specs += [word for word in words if word.startswith("openai:")]
-            continue
-        others.add(words[0])
-        named = " ".join(words)
-        extras |= set(re.findall(r"\.\[(\w+)\]", named))
-        assert set(re.findall(r"\S+==\S+", named)) <= set(pinned)
-    assert others == {"make", "python3", "pip", "ollama", "vllm"}
-    assert extras == {"dense", "remote"}
-    assert extras <= project["optional-dependencies"].keys()
-    assert {parse_spec(spec).place.partition("@")[2] for spec in specs} == {
-        "http://localhost:11434/v1", "http://localhost:8000/v1",
-    }  # fmt: skip
-
-
-def test_the_first_measurement_runs(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run("index", "@sample", "--out", "sample-index")[0] == 0
     words = console_lines("Measure it")[0]
     code, out, err = run(*words[1:], "--model", "scripted")
     assert (code, "of sample" in out) == (0, True), err
 
 
-def test_the_first_two_commands_are_demo_and_test():
+def test_the_other_lines_of_the_first_minutes_name_what_exists():
+    """They are not run by the tests, since they install, build, or need a server."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    lines = console_lines(*FIRST)
+    others = [words for words in lines if words[0] != "askance"]
+    text = " ".join(map(" ".join, others))
+    extras = set(re.findall(r"\.\[(\w+)\]", text))
+    assert {words[0] for words in others} == {"make", "python3", "pip", "ollama", "vllm"}
+    assert set(re.findall(r"\S+==\S+", text)) <= set(pinned)
+    assert extras == {"dense", "remote"} <= project["optional-dependencies"].keys()
+    specs = [word for words in lines for word in words if word.startswith("openai:")]
+    servers = {parse_spec(spec).place.partition("@")[2] for spec in specs}
+    assert servers == {"http://localhost:11434/v1", "http://localhost:8000/v1"}
     commands = re.findall(r"^\$ (\S+ \S+)", README, flags=re.MULTILINE)
     assert commands[:2] == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in ("demo", "test", "check", "bench"):
-        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+    assert {"demo", "test", "check", "bench"} <= {*re.findall(r"^(\w+):", makefile, flags=re.MULTILINE)}
 
 
-PAGES = sorted({name.removesuffix("_authors").removesuffix("_paper") for name in EVERY_METHOD})
+METHOD_PAGES = sorted({name.removesuffix("_authors").removesuffix("_paper") for name in EVERY_METHOD})
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", METHOD_PAGES)
 def test_every_method_has_a_page_with_its_parameters(name):
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", page, flags=re.MULTILINE))
-    readings = [
-        method_class(each) for each in EVERY_METHOD if each in (name, f"{name}_paper", f"{name}_authors")
-    ]
-    every = [field for cls in reversed(readings) for field in dataclasses.fields(cls)]
-    parameters = {field.name: str(field.default) for field in every}
-    shown = {
-        parameter: {"True": "true", "False": "false"}.get(text, text)
-        for parameter, text in parameters.items()
-    }
+    readings = [each for each in EVERY_METHOD if each in (name, f"{name}_paper", f"{name}_authors")]
+    fields = [field for each in reversed(readings) for field in dataclasses.fields(method_class(each))]
+    texts = {field.name: str(field.default) for field in fields}
+    shown = {name: text.lower() if text in ("True", "False") else text for name, text in texts.items()}
     assert rows.items() >= shown.items()
     assert rows.keys() == shown.keys() or "dragin_authors" not in EVERY_METHOD, "rows of the laboratory"
     assert f"]({name}.md)" in (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
 
 
-def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
-    (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
+def test_the_files_of_the_documents_can_be_used(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", DOCS["calibration"], flags=re.DOTALL)
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
     for method in usable(*preset.entries):
         assert preset.parameters(type(make_method(method)), {}) == preset.entries[method]
-
-
-def test_the_grid_of_the_documents_can_be_read(tmp_path):
-    (text,) = re.findall(r"```toml\n(.*?)```", RUNS, flags=re.DOTALL)
+    (text,) = re.findall(r"```toml\n(.*?)```", DOCS["runs"], flags=re.DOTALL)
     (tmp_path / "grid.toml").write_text(text, encoding="utf-8")
-    experiments = read_grid(tmp_path / "grid.toml").experiments()
-    assert list(experiments) == [
-        f"{dataset}/bundled/{method}"
-        for dataset in ("hotpotqa", "strategyqa")
-        for method in ("single", "dragin_paper")
-    ]
-    assert [cell.sample for cell in experiments.values()] == [50, 50, 100, 100]
+    cells = read_grid(tmp_path / "grid.toml").experiments()
+    assert {name: cell.sample for name, cell in cells.items()} == {
+        "hotpotqa/bundled/single": 50,
+        "hotpotqa/bundled/dragin_paper": 50,
+        "strategyqa/bundled/single": 100,
+        "strategyqa/bundled/dragin_paper": 100,
+    }
 
 
 def test_models_of_the_table_exist():
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w-]+)[:`]", page, flags=re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)[:`]", DOCS["models"], flags=re.MULTILINE)
     assert {*MODELS, "features"} <= set(rows)
 
 
@@ -188,20 +159,15 @@ def table_rows(text, head):
     return [tuple(cell.strip().strip("`").replace("\\|", "|") for cell in row) for row in rows]
 
 
-def test_datasets_of_the_table_exist():
+def test_datasets_metrics_and_costs_of_the_tables_exist():
     licences = {spec: licence for spec, _, licence in table_rows(section("Datasets"), "dataset")}
     assert licences == {dataset.spec: dataset.licence for dataset in DATASETS.values()}
     for dataset in DATASETS.values():
         assert not dataset.source.startswith("http") or f"]({dataset.source})" in EVALUATION
-
-
-def test_metrics_and_costs_of_the_tables_exist():
     metrics = [(name + metric.parameter, metric.reads) for name, metric in METRICS.items()]
     assert [(spec, reads) for spec, _, reads in table_rows(section("Metrics"), "metric")] == metrics
-    costs = [name for name, *_ in table_rows(section("Metrics"), "cost")]
-    assert costs == [
-        each.name for each in dataclasses.fields(Costs) if each.name not in ("price", "is_upper_bound")
-    ]
+    costs = [each.name for each in dataclasses.fields(Costs) if each.name not in ("price", "is_upper_bound")]
+    assert [name for name, *_ in table_rows(section("Metrics"), "cost")] == costs
 
 
 def test_normal_forms_differ_as_the_table_says():
@@ -213,19 +179,15 @@ def test_normal_forms_differ_as_the_table_says():
         assert said == [verdicts[score] for score in found]
 
 
-def test_options_of_compare_and_report_are_documented():
-    documented = {option.split()[0]: what for option, what in table_rows(COMPARING, "option")}
+def test_options_of_commands_are_documented():
+    documented = {option.split()[0]: what for option, what in table_rows(DOCS["comparing"], "option")}
     both = option_names("compare") & option_names("report")
     assert {option for option, what in documented.items() if not what.startswith("(")} == both
     for command in ("compare", "report"):
         own = {option for option, what in documented.items() if what.startswith(f"({command})")}
         assert own == option_names(command) - both
-
-
-def test_options_of_judge_are_documented():
-    page = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8")
-    documented = {option.split()[0] for option, _ in table_rows(page, "option")}
-    assert documented == option_names("judge")
+    page = DOCS["judging"]
+    assert {option.split()[0] for option, _ in table_rows(page, "option")} == option_names("judge")
     scores = {**citation_scores(()), **fact_scores(())}
     numbers = re.findall(r"^\| number \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
     assert re.findall(r"^\| `(\w+)`", "".join(numbers), flags=re.MULTILINE) == list(scores)
@@ -237,24 +199,21 @@ def option_names(command):
     return {param.opts[0] for param in params if param.param_type_name == "option"} - {"--help"}
 
 
-def test_every_event_is_documented():
-    page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+def test_every_event_and_feature_is_documented():
+    inherited = {"id", "parent", "at_seconds", "seconds"}
     for event_type in EVENT_TYPES:
-        assert f"`{event_type.type}`" in page
-        inherited = {"id", "parent", "at_seconds", "seconds"}
-        if event_type.type != "draft":
-            for field in dataclasses.fields(event_type):
-                assert field.name in inherited or f"`{field.name}`" in page
+        assert f"`{event_type.type}`" in DOCS["trace"]
+        names = {field.name for field in dataclasses.fields(event_type)} - inherited
+        assert event_type.type == "draft" or all(f"`{name}`" in DOCS["trace"] for name in names)
+    features = [name.strip("`") for name, _ in table_rows(DOCS["train_reward"], "feature")]
+    assert features == [*FEATURES]
 
 
 def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
-    page = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
-    page, of_airrag = page.split("## The prompts of AirRAG")
+    page, of_airrag = DOCS["prompts"].split("## The prompts of AirRAG")
     sets, keys = re.findall(r"\| set \|.*?\n\n|\| key \|.*?\n\n", page, flags=re.DOTALL)
-    examples = {
-        name: int(number) for name, number in re.findall(r"^\| `(\w+)`.*? \| (\d) \|", sets, flags=re.M)
-    }
-    assert examples == {name: len(open_prompts(name).demos) for name in PROMPT_SETS}
+    examples = dict(re.findall(r"^\| `(\w+)`.*? \| (\d) \|", sets, flags=re.M))
+    assert examples == {name: str(len(open_prompts(name).demos)) for name in PROMPT_SETS}
     content = {field.name for field in dataclasses.fields(PromptTemplate) if field.compare}
     assert set(re.findall(r"^\| `(\w+)` \|", keys, flags=re.M)) == {"base", *content}
     (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
@@ -266,29 +225,14 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     assert named == {"base", *content, *AIRRAG_PROMPT_SETS}
 
 
-def test_links_lead_somewhere():
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-            if not target.startswith("http"):
-                assert (page.parent / target).exists(), f"{page.name} → {target}"
-
-
-FOREIGN = {"eval.py", "convert_lora_to_gguf.py"}
-"""Scripts of other projects that the pages name."""
-
-
-def test_pages_name_scripts_and_modules_that_exist():
+def test_links_lead_somewhere_and_named_scripts_exist():
     parts = ("src", "lab", "tests", "scripts", "recipes", "studies", "benchmarks", "examples")
     files = [path.relative_to(ROOT).as_posix() for part in parts for path in (ROOT / part).rglob("*.py")]
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
-        spans = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
-        for name in re.findall(r"[\w/]+\.py\b", " ".join(spans)):
-            assert name in FOREIGN or any(f"/{file}".endswith(f"/{name}") for file in files), (
-                page.name,
-                name,
-            )
-
-
-def test_the_page_on_reward_models_names_every_feature():
-    page = (ROOT / "docs" / "train_reward.md").read_text(encoding="utf-8")
-    assert [name.strip("`") for name, _ in table_rows(page, "feature")] == [*FEATURES]
+    files += ["eval.py", "convert_lora_to_gguf.py"]  # scripts of other projects
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+)", text):
+            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} → {target}"
+        if page.parent.name in ("docs", ROOT.name):
+            for name in re.findall(r"[\w/]+\.py\b", " ".join(re.findall(r"`([^`\n]+)`", text))):
+                assert any(f"/{file}".endswith(f"/{name}") for file in files), (page.name, name)

@@ -70,41 +70,38 @@ def repository(tmp_path, monkeypatch):
     return write
 
 
-def test_every_text_file_counts_in_one_row(repository, capsys):
+def test_every_text_file_counts_in_one_row_and_rows_are_only_lowered(repository, tmp_path, capsys):
     assert check.main() == 0
     printed = capsys.readouterr().out
     assert "code  src/askance/cli                     7 of         7\n" in printed
     assert "total lines                              34 of        34\n" in printed
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "fault"),
-    [
-        ("src/askance/cli/a.py", "x = 1\ny = 2\n", "'src/askance/cli' uses 9 of 7: remove 2 there, or"),
-        ("src/askance/serve/a.py", "# A\n", "'src/askance/serve' uses 0 and has no row in budgets.toml: add"),
-        ("docs/log/2026.md", None, "'docs/log' of budgets.toml names nothing that is there: remove"),
-        ("src/askance/a.py", "class A:\n  class A: ...\n", "class A is defined in src/askance/a.py"),
-        ("recipes/told.py", '"""Of old."""\n', "recipes/told.py:1: 'Of' in 'Of old.'"),
-        ("recipes/told.py", '"""This is told."""\n', "recipes/told.py:1: 'told' in 'This is told.'"),
-        ("budgets.toml", "[code", "budgets.toml can't be read (Expected ']'"),
-        ("budgets.toml", '[code]\ncli = "7"', "budgets.toml has '7' at [code] cli: write a whole number"),
-        ("budgets.toml", "[code]\ncli = -1", "budgets.toml has -1 at [code] cli"),
-        ("budgets.toml", "code = 7", "budgets.toml has 7 at [code]:"),
-    ],
-)
-def test_a_fault_names_place_value_and_remedy(repository, capsys, file, content, fault):
-    repository({file: content})
-    assert check.main() == (2 if file == "budgets.toml" else 1)
-    assert fault in "".join(capsys.readouterr())
-
-
-def test_rows_are_lowered_and_never_raised(repository, tmp_path):
     repository({"src/askance/cli/main.py": "x = 1\n", "recipes/two.py": "x = 1\n", "docs/log/2026.md": None})
     assert check.main("--lower") == 0
     lowered = BUDGETS.replace("words = 5", "words = 4").replace('"docs/log" = 1\n', "")
     for before, after in (('cli" = 7', 'cli" = 1'), ('src" = 8', 'src" = 2'), ("lines = 34", "lines = 29")):
         lowered = lowered.replace(before, after)
     assert (tmp_path / "budgets.toml").read_text() == lowered
+
+
+FAULTS = [
+    ("src/askance/cli/a.py", "x = 1\ny = 2\n", "'src/askance/cli' uses 9 of 7: remove 2 there, or"),
+    ("src/askance/serve/a.py", "# A\n", "'src/askance/serve' uses 0 and has no row in budgets.toml: add"),
+    ("docs/log/2026.md", None, "'docs/log' of budgets.toml names nothing that is there: remove"),
+    ("src/askance/a.py", "class A:\n  class A: ...\n", "class A is defined in src/askance/a.py"),
+    ("recipes/told.py", '"""Of old."""\n', "recipes/told.py:1: 'Of' in 'Of old.'"),
+    ("recipes/told.py", '"""This is told."""\n', "recipes/told.py:1: 'told' in 'This is told.'"),
+    ("budgets.toml", "[code", "budgets.toml can't be read (Expected ']'"),
+    ("budgets.toml", '[code]\ncli = "7"', "budgets.toml has '7' at [code] cli: write a whole number"),
+    ("budgets.toml", "[code]\ncli = -1", "budgets.toml has -1 at [code] cli"),
+    ("budgets.toml", "code = 7", "budgets.toml has 7 at [code]:"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "fault"), FAULTS)
+def test_a_fault_names_place_value_and_remedy(repository, capsys, file, content, fault):
+    repository({file: content})
+    assert check.main() == (2 if file == "budgets.toml" else 1)
+    assert fault in "".join(capsys.readouterr())
 
 
 def test_a_cycle_is_printed_also_if_it_is_for_typing_or_within_functions(tmp_path, monkeypatch):

@@ -1,11 +1,15 @@
-"""The table of tolerances, and that there is no bound beside it."""
+"""The table of tolerances, that no other test has a bound, and choices that rounding could change."""
 
 import ast
+import asyncio
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from askance.core.types import GenerateRequest, Raw, Sampling, Span
+from askance.inference.decoding import TokenSampler
+from tests.choices import watched_choices
 from tests.tolerances import TABLE, UNIT_ROUNDOFF, assert_clear, assert_near, near, tolerance
 
 TESTS = Path(__file__).parent
@@ -41,48 +45,57 @@ def test_bounds_are_found(tmp_path, monkeypatch, text):
     assert [*bounds_in(tmp_path / "some.py")] == ["some.py:1"]
 
 
-def test_every_row_is_of_a_known_format_and_has_a_reason():
+def test_every_row_is_used_and_has_a_reason():
+    folders = (TESTS, TESTS.parent / "lab" / "tests")
+    files = [path for folder in folders for path in folder.rglob("*.py") if path.name != "tolerances.py"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     for (number_format, operation), bound in TABLE.items():
         assert number_format in UNIT_ROUNDOFF, operation
-        assert bound.length > 0
-        assert bound.factor > 0
-        assert bound.reason
+        assert (bound.length > 0, bound.factor > 0, bool(bound.reason)) == (True, True, True)
+        assert f'"{operation}"' in text or operation == "formula"
 
 
-def test_every_row_is_used():
-    text = "\n".join(
-        path.read_text(encoding="utf-8")
-        for folder in (TESTS, TESTS.parent / "lab" / "tests")
-        for path in folder.rglob("*.py")
-        if path.name != "tolerances.py"
-    )
-    assert [
-        operation for _, operation in TABLE if f'"{operation}"' not in text and operation != "formula"
-    ] == []
-
-
-def test_a_bound_is_length_times_roundoff_times_factor():
+def test_numbers_are_compared_relative_to_their_size_or_one():
     bound = TABLE["float32", "two layers"]
-    assert tolerance("float32", "two layers") == bound.length * bound.factor * 2**-24
-    with pytest.raises(KeyError):
-        tolerance("float32", "nothing")
-
-
-def test_numbers_are_held_against_their_size_or_one():
     most = tolerance("float32", "two layers")
+    assert most == bound.length * bound.factor * 2**-24
     assert [1000 + 900 * most, 0.5 * most] == near([1000, 0], "two layers", "float32")
     assert 1000 + 1100 * most != near(1000, "two layers", "float32")
     assert 2 * most != near(0, "two layers", "float32")
     assert_near(np.array([1000, 900 * most]), np.array([1000.0, 0]), "two layers")
-    for found in ([1000, 1100 * most], [float("nan"), 0], [1000], [[1000], [0]]):
+    for wrong in ([1000, 1100 * most], [float("nan"), 0], [1000], [[1000], [0]]):
         with pytest.raises(AssertionError):
-            assert_near(np.array(found), np.array([1000.0, 0]), "two layers")
+            assert_near(np.array(wrong), np.array([1000.0, 0]), "two layers")
     with pytest.raises(AssertionError):
         assert_near(np.ones(2, np.float32), np.ones(2, np.float64), "two layers")
-
-
-def test_gaps_as_small_as_what_two_numbers_may_be_off_are_not_clear():
-    most = tolerance("float32", "two layers")
     assert_clear([2.1 * most, 1], "two layers")
     with pytest.raises(AssertionError, match="too close"):
         assert_clear([1, 1.9 * most], "two layers")
+
+
+def test_choices_are_clear_if_no_rounding_can_change_them(llama):
+    """A greedy choice: if the gap is larger than both numbers may be off. A sampled one: away from edges."""
+    torch = pytest.importorskip("torch")
+    from askance.models.hf.logits import rows_of
+
+    def chosen(logits, **sampling):
+        sampler = TokenSampler(Sampling(1, **sampling), ("k",), 0, "m")
+        return sampler.sample(rows_of(torch.tensor([logits]))[0])
+
+    most = tolerance("float32", "thirty layers")
+    for gap, is_clear in ((1.9, False), (2.1, True)):
+        with watched_choices() as choices:
+            chosen([1.0, 1.0 + gap * most])
+        assert choices.are_clear("thirty layers") == is_clear
+    with watched_choices() as choices:
+        first, second = (chosen([0.0, 0.0, 0.0], temperature=1.0) for _ in range(2))
+    assert (first == second, choices.are_clear("thirty layers")) == (True, True), "watching draws no number"
+    assert len(choices.margins) == 2
+    assert 0 < choices.margins[0] < 1
+    request = GenerateRequest(Raw((Span("The cat"),)), Sampling(8), key=("k",))
+    (alone,) = asyncio.run(llama.generate(request))
+    with watched_choices() as choices:
+        (watched,) = asyncio.run(llama.generate(request))
+    assert watched.text == alone.text or not choices.are_clear("two layers")
+    asyncio.run(llama.generate(request))
+    assert len(choices.margins) == watched.generated_tokens, "only choices within the block count"

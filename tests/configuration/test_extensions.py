@@ -1,5 +1,6 @@
-"""Plug-ins and module:Class: a method, retriever, model, encoder, dataset, metric, prompts of one's own."""
+"""Plug-ins and module:Class: methods, retrievers, models, encoders, datasets, metrics, prompts, commands."""
 
+import itertools
 import json
 import os
 import shutil
@@ -9,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-import askance
 from askance.cli import main
-from askance.configuration.build import load_encoder, load_model, open_retriever
+from askance.configuration.build import load_encoder, open_retriever
 from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import calibrated_methods, make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import InputError
 
 TOWN = "Which town?"
 MODULE = '''
@@ -164,7 +164,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "askance-plugin"
 
 @pytest.mark.parametrize("method", ["echo", "ours_ext:Echo"])
 @pytest.mark.parametrize("retriever", ["towns", "towns:Bonn?name=mine", "ours_ext:Towns?place=Bonn"])
-def test_a_method_and_a_retriever_of_somebody_s_own(ours, run, method, retriever):
+def test_a_method_and_a_retriever(ours, run, method, retriever):
     words = ("--method", method, "--retriever", retriever, "--model", "scripted", "--set", "times=2")
     code, out, error = run("ask", TOWN, "--json", *words)
     assert code == 0, error
@@ -172,235 +172,133 @@ def test_a_method_and_a_retriever_of_somebody_s_own(ours, run, method, retriever
     assert open_engine(method=method, retriever=retriever, model="scripted").ask(TOWN).answer.text == "Bonn"
 
 
-@pytest.mark.parametrize(
-    "spec", ["ours", "ours:Rhine", "ours_ext:model", "ours_ext:model?reply=Rhine&port=80&what=b"]
-)
-def test_a_model_of_somebody_s_own(ours, spec):
+@pytest.mark.parametrize("spec", ["ours", "ours:Rhine", "ours_ext:model?reply=Rhine&port=80&what=b"])
+def test_a_model(ours, spec):
     expected = "Rhine" if "Rhine" in spec else "Bonn"
     assert open_engine(method="closed_book", model=spec).ask("?").answer.short == expected
-    assert load_model(spec).name
 
 
-@pytest.mark.parametrize("name", ["ours", "ours_ext:encoder"])
-def test_an_encoder_of_somebody_s_own(ours, name):
-    assert load_encoder(name).name == "scripted"
+def test_encoders_rerankers_prompts_and_calibrated_methods(ours, sample_index):
+    assert [load_encoder(name).name for name in ("ours", "ours_ext:encoder")] == ["scripted"] * 2
+    for reranker in ("upside:down", "ours_ext:Upside?place=down"):
+        for index, kind in ((None, "towns:Bonn?name=mine"), (sample_index, "bm25")):
+            retriever = open_retriever(index, kind, reranker=reranker)
+            assert retriever.name.endswith("the first 50 reranked by upside down")
+    for name in ("found", "ours_ext:prompts"):
+        assert make_method("single", {"prompts": name}).prompts.heading == "Found:"
+    assert EngineConfig(method="single", prompts=open_prompts("found")).make().prompts.heading == "Found:"
+    assert calibrated_methods()["echo"] == "doubt"
+    assert type(make_method("single")).__module__ == "askance.methods.baselines", "built-in names come first"
 
 
-def test_evaluation_with_everything_of_somebody_s_own(ours, run, tmp_path):
-    words = ("--dataset", "towns", "--method", "echo", "--retriever", "towns", "--model", "ours")
-    code, out, error = run("eval", *words, "--metric", "alike", "--out", tmp_path / "run", "--json")
-    assert code == 0, error
-    assert json.loads(out)["metrics"]["alike"]["mean"] == 1
-    spelled = (
-        "--dataset",
-        "ours_ext:questions",
-        "--method",
-        "ours_ext:Echo",
-        "--retriever",
-        "ours_ext:Towns",
-    )
-    words = (*spelled, "--model", "scripted", "--metric", "ours_ext:starts_alike", "--metric", "f1")
-    code, out, error = run("eval", *words, "--out", tmp_path / "other", "--json")
-    assert code == 0, error
-    assert json.loads(out)["metrics"]["ours_ext:starts_alike"]["mean"] == 1
-    assert run("eval", *words, "--out", tmp_path / "other")[0] == 0
-
-
-def test_a_grid_with_plug_ins(ours, run, tmp_path):
-    path = tmp_path / "grid.toml"
-    path.write_text(
+def test_an_evaluation_and_a_grid_of_plug_ins(ours, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = "--dataset towns --method echo --retriever towns --model ours --metric alike --out run"
+    shown = json.loads(run(f"eval {given} --json")[1])
+    assert shown["metrics"]["alike"]["mean"] == 1
+    given = "--dataset ours_ext:questions --method ours_ext:Echo --retriever ours_ext:Towns --model scripted"
+    words = f"eval {given} --metric ours_ext:starts_alike --metric f1 --out other --json"
+    shown = json.loads(run(words)[1])
+    assert shown["metrics"]["ours_ext:starts_alike"]["mean"] == 1
+    assert run(words)[0] == 0
+    (tmp_path / "grid.toml").write_text(
         'retriever = "towns"\nmetrics = ["alike"]\n[datasets.towns]\nquestions = "towns"\n'
         '[models.ours]\nanswer = "ours"\n[methods.echo]\nset = { times = 2 }\n[methods.closed_book]\n'
     )
-    code, out, error = run("grid", path, "--out", tmp_path / "out")
-    assert code == 0, error
-    assert "towns/ours/echo" in out
+    code, out, error = run("grid grid.toml --out out")
+    assert (code, "towns/ours/echo" in out) == (0, True), error
     assert (tmp_path / "out" / "towns" / "ours" / "closed_book" / "settings.json").exists()
 
 
-def test_a_command_of_somebody_s_own(ours, run):
-    assert run("greet", "--name", "Pisa")[:2] == (0, "Hello, Pisa\n")
-    code, out, _ = run("greet", "--help", columns=80)
+def test_a_command(ours, run):
+    assert run("greet --name Pisa")[:2] == (0, "Hello, Pisa\n")
+    code, out, _ = run("greet --help", columns=80)
     assert (code, "Greet a town." in out, "askance greet --name Bonn" in out) == (0, True, True)
-    assert "greet --name" not in run("ask", "--help")[1], "a name of askance is no plug-in's"
-
-
-def test_a_command_that_can_not_be_imported_is_named_and_stops_no_other(ours, run):
+    assert "greet --name" not in run("ask --help")[1], "built-in names come first"
     code, out, _ = run("--help", columns=200)
     assert (code, "Greet a town." in out) == (0, True)
     assert "the plug-in 'crooked' of ours can't be imported: ModuleNotFoundError" in out
-    for name, told in (
-        ("crooked", "crooked' of ours can't be imported"),
-        ("absurd", "'absurd' is no command"),
-    ):
-        for words in ((), ("--help",), ("some", "--words", "of=its")):
-            code, out, err = run(name, *words, columns=200)
-            assert (code, out, told in err) == (2, "", True)
+    told = {"crooked": "crooked' of ours can't be imported", "absurd": "'absurd' is no command"}
+    for name, words in itertools.product(told, ((), ("--help",), ("some", "--words", "of=its"))):
+        code, out, err = run(name, *words, columns=200)
+        assert (code, out, told[name] in err) == (2, "", True)
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("command train", ("train", "reader", "--dataset", "sample", "--out", "x")),
-        ("command annotate", ("annotate", "--help")),
-        ("method dragin_authors", ("methods", "dragin_authors")),
-        ("model features", ("ask", TOWN, "--method", "airrag", "--model", "reward=features:x")),
+        ("command train", "train reader --dataset sample --out x"),
+        ("command annotate", "annotate --help"),
+        ("method dragin_authors", "methods dragin_authors"),
+        ("model features", "ask Q? --method airrag --model reward=features:x --index "),
     ],
 )
-def test_without_the_laboratory_its_names_say_how_to_install_it(sample_index, run, monkeypatch, name, words):
+def test_names_of_the_laboratory_say_how_to_install_it(sample_index, run, monkeypatch, name, words):
     monkeypatch.setattr(extensions, "plugins", lambda kind: {})
     monkeypatch.setattr(main, "plugins", lambda kind: {})
-    index = ("--index", sample_index) if words[0] == "ask" else ()
-    code, _, err = run(*words, *index, columns=300)
+    code, _, err = run(words + str(sample_index) * words.endswith(" "), columns=300)
     assert code == 2
     assert f"the {name} needs the package 'askance-lab', which is not installed: " in err
     assert f"pip install -e .{os.sep}lab" in err
 
 
-def test_prompts_of_somebody_s_own(ours):
-    for name in ("found", "ours_ext:prompts"):
-        assert open_prompts(name).heading == "Found:"
-        assert make_method("single", {"prompts": name}).prompts.heading == "Found:"
-    assert EngineConfig(method="single", prompts=open_prompts("found")).make().prompts.heading == "Found:"
+def test_lists_name_plug_ins_with_their_package(ours, run):
+    for command, name in {
+        "methods": "broken", "datasets": "towns", "models": "ours", "prompts": "found",
+        "retrievers": "towns", "encoders": "ours", "metrics": "alike",
+    }.items():  # fmt: skip
+        code, out, error = run(command, columns=300)
+        (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
+        assert (code, "a plug-in of ours" in line) == (0, True)
+        if command == "methods":
+            assert "echo " in out
+            for told in (
+                "broken: the plug-in 'broken' of ours can't be imported: ModuleNotFoundError",
+                "twice: two plug-ins are called 'twice'",
+                "the plug-in 'single' of theirs in askance.methods is ignored",
+                "write theirs_ext:Echo to use it",
+            ):
+                assert told in error
+    times = {"type": "integer", "minimum": 1, "description": "how often it says it", "default": 1}
+    assert json.loads(run("methods echo --json")[1])["properties"]["times"] == times
+    assert "how often it says it" in run("methods ours_ext:Echo")[1]
+    listed = {each["spec"]: each for each in json.loads(run("models --json")[1])["models"]}
+    assert listed["ours"] == {"spec": "ours", "what": "a plug-in of ours", "missing": [], "install": ""}
 
 
-def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):
-    code, out, error = run("methods")
-    assert code == 0
-    assert "echo " in out
-    assert "dragin" in out
-    (line,) = [line for line in out.splitlines() if line.startswith("broken ")]
-    assert line.endswith("a plug-in of ours")
-    assert (
-        "broken: the plug-in 'broken' of ours can't be imported: ModuleNotFoundError: No module named"
-        in error
-    )
-    assert "twice: two plug-ins are called 'twice'" in error
-    code, out, _ = run("methods", "echo", "--json")
-    assert json.loads(out)["properties"]["times"] == {
-        "type": "integer", "minimum": 1, "description": "how often it says it", "default": 1
-    }  # fmt: skip
-    assert "times" in run("methods", "echo")[1]
-    assert "how often it says it" in run("methods", "ours_ext:Echo")[1]
+UNUSABLE = [
+    ({"method": "broken"}, "the plug-in 'broken' of ours can't be imported: ModuleNotFoundError: No module"),
+    ({"method": "twice"}, "two plug-ins are called 'twice' in askance.methods: those of "),
+    (
+        {"method": "ours_ext:Bare"},
+        "ours_ext:Bare does not declare itself a method, so it is not called",
+    ),
+    (
+        {"method": "ours_ext:Ech"},
+        "AttributeError: module 'ours_ext' has no attribute 'Ech'",
+    ),
+    ({"method": "ours_broken:X"}, "ours_broken:X can't be imported: ModuleNotFoundError: No module named 'n"),
+    ({"method": "ours_ext:prompts"}, "the method ours_ext:prompts is no class"),
+    ({"method": "ecco"}, "unknown method 'ecco': did you mean 'echo'"),
+    ({"method": "nowhere:Echo"}, "unknown method 'nowhere:Echo': there is no module 'nowhere'"),
+    ({"retriever": "ours_ext:Bare"}, "the retriever ours_ext:Bare does not declare itself a retriever"),
+    ({"retriever": "ours_ext:Towns?plce=x"}, "can't be made: .*plce"),
+    ({"retriever": "ours_ext:Towns_"}, "ours_ext:Towns_ can't be imported"),
+    ({"retriever": "towns", "index": "x"}, "leave out --index"),
+    ({"retriever": "twns:x"}, "unknown retriever 'twns:x': did you mean 'towns'"),
+    ({"retriever": "towns", "rerank": "upsid"}, r"unknown reranker 'upsid'.*did you mean 'upside'"),
+    ({"model": "ours_ext:Bare", "method": "closed_book"}, "does not declare itself a model"),
+]
 
 
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        ("datasets", "towns"),
-        ("models", "ours"),
-        ("prompts", "found"),
-        ("retrievers", "towns"),
-        ("encoders", "ours"),
-        ("metrics", "alike"),
-    ],
-)
-def test_lists_name_plug_ins_with_their_package(ours, run, command, name):
-    code, out, _ = run(command, columns=200)
-    assert code == 0
-    (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
-    assert "a plug-in of ours" in line
-
-
-def test_the_list_says_that_a_plug_in_with_a_built_in_name_is_ignored(ours, run):
-    _, _, told = run("methods", columns=300)
-    assert "the plug-in 'single' of theirs in askance.methods is ignored" in told
-    assert "write theirs_ext:Echo to use it" in told
-
-
-def test_models_of_plug_ins_are_listed_as_json(ours, run):
-    told = json.loads(run("models", "--json")[1])["models"]
-    (listed,) = (each for each in told if each["spec"] == "ours")
-    assert listed == {"spec": "ours", "what": "a plug-in of ours", "missing": [], "install": ""}
-
-
-def test_a_plug_in_s_method_is_among_those_that_can_be_calibrated(ours):
-    assert calibrated_methods()["echo"] == "doubt"
-
-
-@pytest.mark.parametrize(
-    ("method", "told"),
-    [
-        (
-            "broken",
-            "the plug-in 'broken' of ours can't be imported: ModuleNotFoundError: No module named 'nothing_",
-        ),
-        ("twice", "two plug-ins are called 'twice' in askance.methods: those of "),
-        (
-            "ours_ext:Bare",
-            "the method ours_ext:Bare does not declare itself a method, so it is not called",
-        ),
-        (
-            "ours_ext:Ech",
-            "ours_ext:Ech can't be imported: AttributeError: module 'ours_ext' has no attribute 'Ech'",
-        ),
-        (
-            "ours_broken:X",
-            "ours_broken:X can't be imported: ModuleNotFoundError: No module named 'nothing_of_th",
-        ),
-        ("ours_ext:prompts", "the method ours_ext:prompts is no class"),
-        ("ecco", "unknown method 'ecco': did you mean 'echo'"),
-        ("nowhere:Echo", "unknown method 'nowhere:Echo': there is no module 'nowhere'"),
-    ],
-)
-def test_methods_that_can_not_be_used(ours, run, method, told):
-    code, _, error = run("ask", "Who?", "--method", method, "--model", "scripted", columns=400)
-    assert code == 2
-    assert told in error
-    assert run("ask", "Who?", "--method", "closed_book", "--model", "scripted")[0] == 0
-
-
-def test_a_name_of_askance_s_own_is_no_plug_in_s(ours):
-    assert type(make_method("single")).__module__ == "askance.methods.baselines"
-
-
-@pytest.mark.parametrize(
-    ("what", "spec", "told"),
-    [
-        (
-            open_engine,
-            {"retriever": "ours_ext:Bare", "method": "single"},
-            "the retriever ours_ext:Bare does not declare itself a retriever",
-        ),
-        (open_engine, {"retriever": "ours_ext:Towns?plce=x", "method": "single"}, "can't be made: .*plce"),
-        (open_engine, {"retriever": "towns", "index": "x", "method": "single"}, "leave out --index"),
-        (
-            open_engine,
-            {"retriever": "twns:x", "method": "single"},
-            "unknown retriever 'twns:x': did you mean 'towns'",
-        ),
-        (open_engine, {"model": "ours_ext:Bare", "method": "closed_book"}, "does not declare itself a model"),
-    ],
-)
-def test_others_that_can_not_be_used(ours, what, spec, told):
+@pytest.mark.parametrize(("settings", "told"), UNUSABLE, ids=lambda each: str(each)[:40])
+def test_plug_ins_that_can_not_be_used(ours, settings, told):
     with pytest.raises(InputError, match=told):
-        what(**{"model": "scripted", **spec})
-
-
-def test_a_search_needs_an_index(sample_index, run):
-    code, out, error = run("search", "Rhine", "--index", sample_index, "--json")
-    assert code == 0, error
-    assert json.loads(out)["hits"]
-    code, _, error = run("search", "Rhine")
-    assert (code, "no index is named" in error) == (2, True)
-
-
-@pytest.mark.parametrize("reranker", ["upside:down", "ours_ext:Upside?place=down"])
-def test_a_reranker_of_somebody_s_own(ours, sample_index, reranker):
-    for index, kind in ((None, "towns:Bonn?name=mine"), (sample_index, "bm25")):
-        retriever = open_retriever(index, kind, reranker=reranker)
-        assert retriever.name.endswith("the first 50 reranked by upside down")
-    with pytest.raises(UnknownName, match=r"unknown reranker 'upsid'.*did you mean 'upside'"):
-        open_retriever(sample_index, reranker="upsid")
-
-
-def test_metrics_and_datasets_that_there_are_not(ours):
-    with pytest.raises(UnknownName, match="did you mean 'alike'"):
+        open_engine(**{"model": "scripted", "method": "single", **settings})
+    with pytest.raises(InputError, match="did you mean 'alike'"):
         open_metrics(["alke"])
-    with pytest.raises(UnknownName, match="did you mean 'towns'"):
+    with pytest.raises(InputError, match="did you mean 'towns'"):
         read_dataset("twns:x")
-    with pytest.raises(InputError, match="ours_ext:Towns_ can't be imported"):
-        open_retriever(None, "ours_ext:Towns_")
 
 
 def test_a_module_in_the_working_folder_is_found(tmp_path, monkeypatch):
@@ -409,11 +307,6 @@ def test_a_module_in_the_working_folder_is_found(tmp_path, monkeypatch):
     before = list(sys.path)
     assert make_method("here_ext:Echo", {"times": "3"}).times == 3
     assert sys.path == before
-
-
-def test_the_ports_are_public():
-    for name in ("Model", "Retriever", "Reranker", "Encoder", "Method", "Needs", "Run", "Answer", "Hit"):
-        assert getattr(askance, name) is not None
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Presets: what ships, what a file may hold, and what is filled."""
+"""Presets: the packaged ones, the files of users, and what they add to a method."""
 
 import dataclasses
 
@@ -7,8 +7,7 @@ import pytest
 from askance.configuration.methods import make_method
 from askance.configuration.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.configuration.prompts import open_prompts
-from askance.configuration.settings import open_engine
-from askance.core.errors import AskanceError, PresetError, UnknownName
+from askance.core.errors import InputError, PresetError, UnknownName
 from askance.core.parameters import changed_parameters
 from askance.methods.flare import Flare
 from tests.laboratory import usable
@@ -28,35 +27,29 @@ def filled(method, preset, **settings):
 
 
 def changed(method, settings, model, preset):
-    """The parameters of a method that a preset, a reader's prompts or the settings change."""
+    """Return the parameters of a method that a preset, a reader's prompts or the settings change."""
     return changed_parameters(make_method(method, settings, model=model, preset=preset))
 
 
-@pytest.mark.parametrize("name", shipped())
-def test_everything_that_ships_fits_its_method(name):
-    preset = shipped()[name]
-    for method in usable(*preset.entries):
-        assert preset.parameters(type(make_method(method)), {}) == preset.entries[method]
+def test_every_packaged_preset_fits_its_method():
+    models, datasets = (
+        "llama2-13b-chat llama2-7b-chat vicuna-13b-v1.5",
+        "2wikimultihopqa hotpotqa iirc strategyqa",
+    )
+    table = {f"{model}/{data}" for model in models.split() for data in datasets.split()}
+    assert set(shipped()) == {*table, *OF_MODELS, *AIRRAG, *EFFORT}
+    for name, preset in shipped().items():
+        for method in usable(*preset.entries):
+            assert preset.parameters(type(make_method(method)), {}) == preset.entries[method]
+        assert name not in table or {*preset.entries} == {"dragin_paper", "dragin_authors", "flare_token"}
 
 
-def test_the_paper_s_table_is_whole():
-    names = {f"{model}/{data}" for model in ("llama2-13b-chat", "llama2-7b-chat", "vicuna-13b-v1.5")
-             for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
-    assert set(shipped()) == {*names, *OF_MODELS, *AIRRAG, *EFFORT}
-    for name in names:
-        assert {*shipped()[name].entries} == {"dragin_paper", "dragin_authors", "flare_token"}
-
-
-@pytest.mark.parametrize(
-    ("name", "method", "threshold", "query_top", "max_tokens"),
-    [
-        ("llama2-13b-chat/2wikimultihopqa", "dragin_paper", 0.6, 25, 64),
-        ("llama2-7b-chat/iirc", "dragin_paper", 1.3, 35, 128),
-    ],
-)
-def test_the_values_of_the_table(name, method, threshold, query_top, max_tokens):
-    dragin = filled(method, name)
-    assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (threshold, query_top, max_tokens)
+def test_the_values_of_the_papers():
+    for name, values in (("13b-chat/2wikimultihopqa", (0.6, 25, 64)), ("7b-chat/iirc", (1.3, 35, 128))):
+        dragin = filled("dragin_paper", f"llama2-{name}")
+        assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == values
+    dragin = filled("dragin_paper", HOTPOT, threshold="0.7", max_tokens=20)
+    assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (0.7, 35, 20)
 
 
 @pytest.mark.parametrize("name", AIRRAG)
@@ -71,127 +64,106 @@ def test_the_settings_of_the_airrag_paper(name):
     for baseline in ("single", "iterdrag"):
         assert (filled(baseline, name).passages, filled(baseline, name).l_max) == (passages, l_max)
     blender = filled("blender", name)
+    members = dict.fromkeys(("single", "iterdrag", "airrag_lite", "airrag"), passages)
     assert blender.l_max == l_max
-    assert {member: method.passages for member, method in blender.methods.named} == dict.fromkeys(
-        ("single", "iterdrag", "airrag_lite", "airrag"), passages
-    )
+    assert {member: method.passages for member, method in blender.methods.named} == members
     assert filled("airrag", name, l_max=32768).l_max == 32768
     assert all(method.l_max is None for _, method in filled("blender", name, l_max=32768).methods.named)
 
 
-def test_what_is_set_explicitly_stays():
-    dragin = filled("dragin_paper", HOTPOT, threshold="0.7", max_tokens=20)
-    assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (0.7, 35, 20)
+@pytest.mark.parametrize("method", ["airrag", "airrag_lite"])
+def test_effort_rises_from_low_to_high_and_auto_may_stop_earlier(method):
+    low, medium, high, auto = (make_method(method, preset=level) for level in EFFORT)
+    assert low.rollouts < medium.rollouts < high.rollouts
+    assert dataclasses.replace(auto, stop_lead=high.stop_lead, wave=high.wave) == high
+    assert 0 < auto.stop_lead < high.stop_lead == high.rollouts * high.answer_samples
+    assert make_method(method, {"stop_lead": 3.0}, preset="effort/auto").stop_lead == 3.0
 
 
-def test_a_threshold_is_left_out_where_the_words_beside_it_are_others():
+@pytest.mark.parametrize("method", usable("dragin", "dragin_paper", "dragin_authors"))
+def test_a_threshold_is_used_only_with_its_trigger(tmp_path, method):
+    path = tmp_path / "p.toml"
+    path.write_text(f"[{method}]\nthreshold = 0.6\nquery_top = 30\n")
+    other = filled(method, path, trigger="token_probability")
+    assert (other.threshold, other.query_top, other.theta < 0.6) == (None, 30, True)
+    assert filled(method, path).threshold == filled(method, path, trigger="rind").threshold == 0.6
+    path.write_text(f'[{method}]\ntrigger = "token_probability"\nthreshold = 0.6\n')
+    assert filled(method, path).theta == 0.6
+    assert filled(method, path, trigger="rind").theta == make_method(method).theta
     dragin = filled("dragin_paper", HOTPOT, trigger="every_sentence")
     assert (dragin.threshold, dragin.query_top) == (make_method("dragin_paper").threshold, 35)
     assert filled("dragin_paper", HOTPOT, trigger="rind").threshold == 1.2
 
 
-@pytest.mark.parametrize("method", usable("dragin", "dragin_paper", "dragin_authors"))
-def test_a_threshold_without_words_beside_it_is_the_default_trigger_s(tmp_path, method):
-    path = tmp_path / "p.toml"
-    path.write_text(f"[{method}]\nthreshold = 0.6\nquery_top = 30\n")
-    other = filled(method, path, trigger="token_probability")
-    assert (other.threshold, other.query_top) == (None, 30)
-    assert other.theta < 0.6
-    assert filled(method, path).threshold == filled(method, path, trigger="rind").threshold == 0.6
+BAD_PRESETS = [
+    ("[flare\n", "p.toml is not TOML"),
+    ("[flare]\npassages = 1" + "0" * 5000, "p.toml is not TOML"),
+    ("search_below = 0.3\n", "belongs to no method"),
+    ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),
+    ("[flare]\nsearch_below = 3\n", "from 0 to 1"),
+    ('[flare]\nsearch_below = "often"\n', "expected float"),
+    ("[flare]\nsearch_below = [0.3]\n", "expected float"),
+    ("about = 3\n[flare]\nsearch_below = 0.3\n", "is no text"),
+    ("[flair]\nsearch_below = 0.3\n", "it knows flair"),
+    ("", "it knows no method"),
+]
 
 
-def test_a_threshold_of_another_trigger_is_kept_for_it(tmp_path):
-    path = tmp_path / "p.toml"
-    path.write_text('[dragin_paper]\ntrigger = "token_probability"\nthreshold = 0.6\n')
-    assert filled("dragin_paper", path).theta == 0.6
-    assert filled("dragin_paper", path, trigger="rind").theta == 1.0
-
-
-def test_a_preset_that_does_not_know_the_method_says_which_it_knows():
-    with pytest.raises(PresetError, match="nothing for method flare: it knows dragin_paper, dragin_authors"):
-        open_engine(method="flare", model="scripted", preset=HOTPOT)
-
-
-def test_unknown_names_offer_the_nearest():
-    with pytest.raises(UnknownName, match=f"did you mean '{HOTPOT}'"):
-        open_preset("llama2-13b-chat/hotpot")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[flare\n", "p.toml is not TOML"),
-        ("[flare]\npassages = 1" + "0" * 5000, "p.toml is not TOML"),
-        ("search_below = 0.3\n", "belongs to no method"),
-        ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),
-        ("[flare]\nsearch_below = 3\n", "from 0 to 1"),
-        ('[flare]\nsearch_below = "often"\n', "expected float"),
-        ("[flare]\nsearch_below = [0.3]\n", "expected float"),
-        ("about = 3\n[flare]\nsearch_below = 0.3\n", "is no text"),
-        ("[flair]\nsearch_below = 0.3\n", "it knows flair"),
-        ("", "it knows no method"),
-    ],
-)
-def test_malformed_files(tmp_path, text, expected):
+@pytest.mark.parametrize(("text", "expected"), BAD_PRESETS, ids=range(len(BAD_PRESETS)))
+def test_malformed_presets(tmp_path, text, expected):
     path = tmp_path / "p.toml"
     path.write_text(text)
     with pytest.raises(PresetError, match=expected):
         filled("flare", path)
 
 
-def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
-    path = tmp_path / "p.toml"
-    path.write_text("[flare]\nsearch_below = 0.3\n", encoding="utf-8-sig")
-    assert filled("flare", path).search_below == 0.3
-
-
-def test_files_that_can_not_be_read(tmp_path):
-    with pytest.raises(PresetError, match=r"can't read the preset .*absent\.toml"):
-        open_preset(tmp_path / "absent.toml")
+def test_presets_that_do_not_exist_or_do_not_fit(tmp_path):
     (tmp_path / "latin").write_bytes(b"\xe9")
-    with pytest.raises(PresetError, match="latin"):
-        open_preset(tmp_path / "latin")
+    for call, told in (
+        (lambda: open_preset(tmp_path / "absent.toml"), r"can't read the preset .*absent\.toml"),
+        (lambda: open_preset(tmp_path / "latin"), "latin"),
+        (lambda: filled("flare", HOTPOT), "nothing for method flare: it knows dragin_paper, dragin_authors"),
+        (lambda: open_preset("llama2-13b-chat/hotpot"), f"did you mean '{HOTPOT}'"),
+    ):
+        with pytest.raises(InputError, match=told) as error:
+            call()
+        assert error.value.exit_code == 2
 
 
-def test_what_is_written_can_be_read_again(tmp_path):
-    path = tmp_path / "p"
-    path.write_text(preset_text(Flare, {"search_below": 0.3}, ["two\nlines"]), encoding="utf-8")
-    assert path.read_text(encoding="utf-8").startswith("# two lines\n[flare]\n")
-    assert filled("flare", path) == Flare(search_below=0.3)
-
-
-def test_a_record_is_named_in_a_comment():
+def test_a_preset_that_is_written_can_be_read_again(tmp_path):
+    text = preset_text(Flare, {"search_below": 0.3}, ["two\nlines"])
+    assert text.startswith("# two lines\n[flare]\n")
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / "p").write_text(text, encoding=encoding)
+        assert filled("flare", tmp_path / "p") == Flare(search_below=0.3)
     text = preset_text(Flare, {"prompts": Flare().prompts, "search_below": 0.3}, ["measured"])
     assert text.startswith("# measured\n# with prompts=")
     assert text.endswith(", to be set again\n[flare]\nsearch_first = true\nsearch_below = 0.3\n")
 
 
-def test_the_bundled_model_gets_what_was_measured_for_it():
-    plain, read = (shipped()[name].entries for name in ("bundled:base", "bundled"))
-    assert plain.keys() == read.keys()
-    assert all(plain[key] != read[key] for key in plain)
-    assert shipped()["bundled"].about != shipped()["bundled:base"].about
-    reader_prompts = {"bundled": {"prompts": open_prompts("plain")}, "bundled:base": {}}
+def test_the_bundled_model_gets_what_was_measured_for_it(tmp_path):
+    plain, read = (shipped()[name] for name in ("bundled:base", "bundled"))
+    assert plain.about != read.about
+    assert {key: plain.entries[key] != read.entries[key] for key in read.entries} == dict.fromkeys(
+        plain.entries, True
+    )
+    prompts = {"bundled": {"prompts": open_prompts("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
         measured = shipped()[name].entries["flare"]
         assert measured["search_below"] != Flare().search_below
         for spec in (name, f"{name}?dtype=float32"):
-            made = make_method("flare", model=spec)
-            assert made == make_method("flare", {**measured, **reader_prompts[name]})
+            assert make_method("flare", model=spec) == make_method("flare", {**measured, **prompts[name]})
     assert changed("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
     assert "search_below" not in changed("flare", {"search_first": "no"}, "bundled", None)
-    assert changed("closed_book", {}, "bundled", None) == reader_prompts["bundled"]
+    assert changed("closed_book", {}, "bundled", None) == prompts["bundled"]
     for spec in ("scripted", "hf:bundled", "bundled:base?dtype=float32&adapter=mine"):
         assert changed("flare", {}, spec, None) == {}
+    (tmp_path / "p.toml").write_text("[flare]\npassages = 5\n")
+    expected = {"passages": 5, "prompts": open_prompts("plain")}
+    assert changed("flare", {}, "bundled", tmp_path / "p.toml") == expected
 
 
-def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
-    path = tmp_path / "p.toml"
-    path.write_text("[flare]\npassages = 5\n")
-    assert changed("flare", {}, "bundled", path) == {"passages": 5, "prompts": open_prompts("plain")}
-
-
-def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
+def test_a_trained_reader_gets_the_prompts_it_was_trained_with(tmp_path, qwen_folder):
     from tests.models.tiny import save_adapter
 
     folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
@@ -202,36 +174,7 @@ def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
         assert changed("dragin_paper", {}, spec, HOTPOT)["prompts"] == plain
     for spec in ("", "scripted", f"hf:{qwen_folder}", "hf:owner/name", "hf:file.gguf"):
         assert changed("single", {}, spec, None) == {}
-
-
-def test_a_reader_with_prompts_that_are_not_known(tmp_path, qwen_folder):
-    from tests.models.tiny import save_adapter
-
-    folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
     note = folder / "reader.json"
     note.write_text(note.read_text().replace("plain", "plains"))
     with pytest.raises(UnknownName, match=r"unknown prompt set 'plains'.*did you mean 'plain'"):
         changed("single", {}, f"hf:{folder}", None)
-
-
-def test_the_trace_shows_the_value_used(bundled_by_name, sample_index):
-    engine = open_engine(method="flare", index=sample_index)
-    measured = shipped()["bundled"].entries["flare"]["search_below"]
-    result = engine.ask("Where was Ingmar Bergman born?")
-    assert f"search_below={measured}" in result.trace.events[0].method
-
-
-def test_preset_errors_are_ours():
-    assert issubclass(PresetError, AskanceError)
-    assert PresetError.exit_code == 2
-
-
-@pytest.mark.parametrize("method", ["airrag", "airrag_lite"])
-def test_effort_rises_from_low_to_high_and_auto_may_stop_earlier(method):
-    low, medium, high, auto = (
-        make_method(method, preset=f"effort/{level}") for level in ("low", "medium", "high", "auto")
-    )
-    assert low.rollouts < medium.rollouts < high.rollouts
-    assert dataclasses.replace(auto, stop_lead=high.stop_lead, wave=high.wave) == high
-    assert 0 < auto.stop_lead < high.stop_lead == high.rollouts * high.answer_samples
-    assert make_method(method, {"stop_lead": 3.0}, preset="effort/auto").stop_lead == 3.0

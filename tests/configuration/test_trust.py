@@ -54,62 +54,37 @@ def refused(run, *words, told=REFUSED):
     assert told in error
 
 
-VALUES = {
-    "model": "{}",
-    "encoder": "{}",
-    "method": "{}",
-    "retriever": "{}",
-    "rerank": "{}",
-    "prompts": "{}",
-    "set.linguistics": "spacy:payload",
-    "set.prompts": "{}",
-    "set.single.linguistics": "spacy:payload",
-}
+VALUES = [
+    *((key, "{}") for key in "model encoder method retriever rerank prompts set.prompts".split()),
+    ("set.linguistics", "spacy:payload"),
+    ("set.single.linguistics", "spacy:payload"),
+    ("model", "langchain:payload:model"),
+    ("retriever", "langchain:payload:model"),
+    ("rerank", "model:{}"),
+]
 
 
-@pytest.mark.parametrize("source", ["working folder", "trace", "run"])
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *VALUES.items(),
-        ("model", "langchain:payload:model"),
-        ("retriever", "langchain:payload:model"),
-        ("rerank", "model:{}"),
-    ],
-)
-def test_settings_in_data_name_no_code(payload, tmp_path, source, key, value):
+@pytest.mark.parametrize(("key", "value"), VALUES)
+def test_settings_in_data_name_no_code(payload, tmp_path, key, value):
     name, _, entry = {"model": "models.answer"}.get(key, key.replace("set.", "parameters.")).partition(".")
-    value, file = value.format(payload), None
-    config = {"schema": 1, name: {entry: value} if entry else value}
-    if source == "working folder":
-        (tmp_path / "askance.toml").write_text(f'{key} = "{value}"\n')
-    elif source == "trace":
-        file, trace, none = (
-            tmp_path / "trace.jsonl",
-            Trace(),
-            dict.fromkeys(("method", "title", "retriever"), ""),
-        )
-        trace.add(
-            Asked, question_id="q", text="Who?", models={}, seed=0, started_at="", config=config, **none
-        )
-        write_file(file, trace_text(trace))
-    else:
-        file = tmp_path / "settings.json"
-        file.write_bytes(sealed(json.dumps({"config": config}).encode()))
-    with pytest.raises(ConfigError, match=REFUSED) as error:
-        read_config({}, file=file)
-    assert "--trust-config" in str(error.value)
-    assert str(tmp_path) in str(error.value) or "askance.toml" in str(error.value)
+    value = value.format(payload)
+    config, trace = {"schema": 1, name: {entry: value} if entry else value}, Trace()
+    none = dict.fromkeys(("method", "title", "retriever", "started_at"), "")
+    trace.add(Asked, question_id="q", text="Who?", models={}, seed=0, config=config, **none)
+    write_file(tmp_path / "trace.jsonl", trace_text(trace))
+    (tmp_path / "settings.json").write_bytes(sealed(json.dumps({"config": config}).encode()))
+    (tmp_path / "askance.toml").write_text(f'{key} = "{value}"\n')
+    for file in (None, tmp_path / "trace.jsonl", tmp_path / "settings.json"):
+        with pytest.raises(ConfigError, match=REFUSED) as error:
+            read_config({}, file=file)
+        assert "--trust-config" in str(error.value)
+        assert str(file or "askance.toml") in str(error.value)
 
 
-def test_a_stronger_setting_makes_a_refused_one_harmless(payload, tmp_path):
-    (tmp_path / "askance.toml").write_text(f'model = "{payload}"\n')
-    assert read_config({"model": "scripted"}).config.answer_spec == "scripted"
-
-
-def test_trusted_files_name_code(tmp_path, monkeypatch):
+def test_trusted_and_stronger_settings_name_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "askance.toml").write_text('model = "mine:Model"\n')
+    assert read_config({"model": "scripted"}).config.answer_spec == "scripted"
     assert read_config(trust=True).config.answer_spec == "mine:Model"
     assert read_config(file=Path("askance.toml")).config.answer_spec == "mine:Model"
     monkeypatch.setenv("ASKANCE_MODEL", "mine:Other")
@@ -122,15 +97,8 @@ def test_commands_refuse_an_askance_toml_with_code(run, attack, tmp_path, monkey
     (tmp_path / "askance.toml").write_text(f'model = "{attack}"\n')
     refused(run, *command)
     # Trusted, it is still no model, and nothing calls it.
-    refused(
-        run,
-        "ask",
-        "Who?",
-        "--trust-config",
-        "--method",
-        "closed_book",
-        told="does not declare itself a model",
-    )
+    trusted = ("ask", "Who?", "--trust-config", "--method", "closed_book")
+    refused(run, *trusted, told="does not declare itself a model")
 
 
 @pytest.fixture
@@ -179,27 +147,9 @@ def test_a_preset_names_no_code(tmp_path):
 
 
 def test_questions_name_no_code(run, payload, tmp_path):
-    questions = tmp_path / "questions.jsonl"
-    row = {
-        "id": "1",
-        "question": "Who?",
-        "golds": ["Ann"],
-        "prompts": payload,
-        "model": payload,
-        "method": payload,
-    }
-    questions.write_text(json.dumps(row) + "\n")
-    run(
-        "eval",
-        "--dataset",
-        f"jsonl:{questions}",
-        "--model",
-        "scripted",
-        "--method",
-        "closed_book",
-        "--out",
-        tmp_path / "r",
-    )
+    row = {"question": "Who?", "golds": ["Ann"]} | dict.fromkeys(("prompts", "model", "method"), payload)
+    (tmp_path / "q.jsonl").write_text(json.dumps(row) + "\n")
+    assert run("eval --dataset jsonl:q.jsonl --model scripted --method closed_book --out r")[0] in (0, 2)
 
 
 @pytest.mark.parametrize(

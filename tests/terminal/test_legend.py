@@ -1,17 +1,16 @@
-"""The legend explains the terms of a trace."""
+"""A question on the screen: the legend that explains the terms of a trace, and the growing answer."""
 
 import io
-from dataclasses import fields
 
+import pytest
 from rich.console import Console
 
 from askance.core.answers import Answer, Usage
-from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
+from askance.core.trace import Answered, Asked, Drafted, Noted, Searched, Trace, WordSignal
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.parameters import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper import DraginPaper
-from askance.methods.selfrag.method import Selfrag
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import ACTIONS, Legend, print_trace
 
@@ -30,82 +29,64 @@ def doubted(trace, signal, value=1.07, threshold=0.9, text="New"):
     trace.decide("retrieve", "search", "a word is", signal=signal, threshold=threshold, words=words)
 
 
-def told(trace):
+def explained(trace):
     legend = Legend()
     return [line for event in trace.events for line in legend(event)]
 
 
-def test_a_number_behind_a_word_is_explained_once():
-    trace = Trace()
-    doubted(trace, Dragin.rind_signal)
-    doubted(trace, Dragin.rind_signal)
-    (line,) = told(trace)
-    assert line.startswith("(number) after a word: RIND, how unsure the model was of it (entropy in nats) ×")
-    assert line.endswith("in doubt above the threshold 0.9")
+RIND = "(number) after a word: RIND, how unsure the model was of it (entropy in nats) ×"
 
 
-def test_doubt_is_on_the_side_of_the_threshold_where_it_is():
+@pytest.mark.parametrize(
+    ("signal", "text", "parts"),
+    [
+        (Dragin.rind_signal, "New", [RIND, "in doubt above the threshold 0.9"]),
+        (DraginPaper.rind_signal, "New", ["RIND"]),
+        ("1 − probability", "New", ["after a word: "]),
+        ("token probability", "New", ["in doubt at most the threshold 0.9"]),
+        ("share of [Retrieval]", "[Retrieval]", ["[Retrieval], the reflection token that asks for a search"]),
+    ],
+)
+def test_a_number_after_a_word_is_explained_once(signal, text, parts):
     trace = Trace()
-    doubted(trace, "token probability", value=0.2)
+    doubted(trace, signal, text=text)
+    doubted(trace, signal, text=text)
+    (line,) = explained(trace)
+    assert all(part in line for part in parts)
+    assert f": {signal};" not in line
     doubted(trace, "a signal of tomorrow")
-    flare, unknown = told(trace)
-    assert flare.endswith("in doubt at most the threshold 0.9")
-    assert unknown == "(number) after a word: a signal of tomorrow; in doubt above the threshold 0.9"
+    unknown = "(number) after a word: a signal of tomorrow; in doubt above the threshold 0.9"
+    assert explained(trace) == [line, unknown]
 
 
-def test_every_signal_of_dragin_has_words():
-    for signal in (Dragin.rind_signal, DraginPaper.rind_signal, "1 − probability"):
-        trace = Trace()
-        doubted(trace, signal)
-        assert f": {signal};" not in told(trace)[0]
-
-
-def test_the_reflection_token_is_explained():
-    trace = Trace()
-    doubted(trace, "share of [Retrieval]", text="[Retrieval]")
-    assert "[Retrieval], the reflection token that asks for a search" in told(trace)[0]
-
-
-def test_the_number_behind_a_title_is_that_of_the_retriever():
+def test_the_number_after_a_title_is_that_of_the_retriever():
     for name, words in (("bm25 i (1)", "BM25"), ("dense i (1)", "cosine"), ("hybrid of", "reciprocal")):
         trace = Trace()
         asked(trace, name)
+        trace.add(Searched, query="Arno", k=1, hits=())
+        assert explained(trace) == []
         trace.add(Searched, query="Arno", k=1, hits=(HIT,))
-        (line,) = told(trace)
+        (line,) = explained(trace)
         assert words in line
-    nothing = Trace()
-    asked(nothing)
-    nothing.add(Searched, query="Arno", k=1, hits=())
-    assert told(nothing) == []
 
 
-def test_actions_of_airrag_have_the_names_of_the_paper():
-    assert [ACTIONS[action] for action in AIRRAG_ACTIONS] == [
-        "system analysis", "direct answer", "retrieval-answer", "query transformation", "summary-answer",
-    ]  # fmt: skip
+def test_actions_scores_and_costs_of_a_search_are_explained():
+    names = ["system analysis", "direct answer", "retrieval-answer", "query transformation", "summary-answer"]
+    assert [ACTIONS[action] for action in AIRRAG_ACTIONS] == names
     trace = Trace()
     for action in AIRRAG_ACTIONS:
-        trace.expand("0.1", action, "None", numbers={"visits": 1.0, "value": 0.5, "uct": 1.0, "reward": 0.5})
-    lines = told(trace)
-    for name in (*(ACTIONS[action] for action in AIRRAG_ACTIONS), "visits", "value", "uct", "reward"):
+        trace.expand("0.1", action, "None", numbers=dict.fromkeys(("visits", "value", "uct", "reward"), 1.0))
+    lines = explained(trace)
+    for name in (*names, "visits", "value", "uct", "reward"):
         assert sum(line.startswith(f"{name}: ") for line in lines) == 1
-
-
-def test_every_score_of_selfrag_is_explained():
-    weights = [field.name for field in fields(Selfrag) if field.name.startswith("w_")]
-    assert weights == ["w_rel", "w_sup", "w_use"]
-    trace = Trace()
-    names = ("score", "sequence", "relevance", "support", "utility", "step")
-    trace.expand("0.1", "retrieve", "It is.", passage=HIT, numbers=dict.fromkeys(names, 1.0))
-    assert [line.partition(":")[0] for line in told(trace)] == ["0.1", *names]
-    assert "[Fully supported]" in "".join(told(trace))
-
-
-def test_what_a_search_cost_is_explained():
+    trace, scores = Trace(), ("score", "sequence", "relevance", "support", "utility", "step")
+    trace.expand("0.1", "retrieve", "It is.", passage=HIT, numbers=dict.fromkeys(scores, 1.0))
+    assert [line.partition(":")[0] for line in explained(trace)] == ["0.1", *scores]
+    assert "[Fully supported]" in "".join(explained(trace))
     trace = Trace()
     numbers = {"input tokens": 9.0, "tokens": 10.0, "calls": 2.0, "rollouts": 1.0, "l_max": 99.0}
     trace.decide("budget", "spent", "", numbers=numbers)
-    assert [line[:8] for line in told(trace)] == ["a rollou", "L_total:", "L_max: t"]
+    assert [line[:8] for line in explained(trace)] == ["a rollou", "L_total:", "L_max: t"]
 
 
 def screen(events, **how):
@@ -124,32 +105,39 @@ def answered(trace, view):
     trace.add(Answered, answer=Answer("Pisa.", "Pisa"), usage=Usage())
 
 
-def test_a_question_that_was_echoed_is_not_shown_again():
+def test_an_echoed_question_is_not_repeated_and_a_recorded_trace_has_the_same_legend():
     lines = screen(answered).splitlines()
     assert lines[:2] == ["Where?", "dragin · bundled · bm25 index (1 passages)"]
     assert sum("Where?" in line for line in lines) == 1
-    assert any(line.startswith("legend  (number) after a word: RIND") for line in lines)
-
-
-def test_a_recorded_trace_has_the_same_legend():
-    trace = Trace()
+    legend = [line[:30] for line in lines if line.startswith("legend")]
+    assert (len(legend), legend[0]) == (2, "legend  (number) after a word:")
+    trace, stream = Trace(), io.StringIO()
     answered(trace, LiveView(Console(file=io.StringIO())))
-    stream = io.StringIO()
     print_trace(trace.events, Console(file=stream, width=80, color_system=None))
-    found = [line for line in stream.getvalue().splitlines() if line.startswith("legend")]
-    assert [line[:30] for line in found] == [
-        line[:30] for line in screen(answered).splitlines() if line.startswith("legend")
-    ]
-    assert len(found) == 2
+    assert [line[:30] for line in stream.getvalue().splitlines() if line.startswith("legend")] == legend
 
 
-def test_a_terminal_says_that_it_is_worked_on_until_there_is_text():
+def test_a_terminal_shows_the_time_until_there_is_text():
     def waiting(trace, view):
         asked(trace)
         trace.add(Drafted, text="Pisa")
 
     seen = screen(waiting, force_terminal=True)
-    assert "working, 1 s" in seen
-    assert seen.index("working, 1 s") < seen.index("Pisa")
+    assert 0 < seen.index("working, 1 s") < seen.index("Pisa")
     assert "working" not in seen[seen.index("Pisa") :]
     assert "working" not in screen(waiting)
+
+
+def test_the_growing_answer_makes_room_for_a_note():
+    """The note is printed on standard error, on the same screen: nothing else may be in its line."""
+
+    def noting(trace, view):
+        stream = view._console.file
+        trace.add(Drafted, text="The river")
+        before = len(stream.getvalue())
+        trace.add(Noted, name="retry", text="It is busy.", place="answer")
+        assert "The river" not in stream.getvalue()[before:]
+        trace.add(Drafted, text=" Rhine")
+        assert "The river Rhine" in stream.getvalue()[before:]
+
+    screen(noting, force_terminal=True)

@@ -1,6 +1,7 @@
-"""The tree of a search as text: what a step shows, and which steps belong together."""
+"""The tree of a search as text: the lines of a step, and which steps belong together."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -14,20 +15,16 @@ from tests.methods.bridge import PATHS_ALONE, WHERE, Varied, playing, run
 CREEK = Hit(Passage("2", "Crum\nCreek", "It flows to the Delaware."), 2.0, 1)
 
 
-def shown(trace, width=72):
-    """Return the printed trace without the legend and trailing spaces."""
-    lines, is_legend = [], False
-    for line in printed(trace, width):
-        is_legend = line.startswith("legend") or (is_legend and line.startswith(" "))
-        lines += [] if is_legend else [line]
-    return lines
-
-
 def printed(trace, width=72):
-    """All of it."""
     screen = io.StringIO()
     print_trace(trace.events, Console(file=screen, width=width, highlight=False, emoji=False))
     return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+
+def shown(trace, width=72):
+    """Return the printed lines without the legend."""
+    text = re.sub(r"^legend.*\n( .*\n)*", "", "\n".join(printed(trace, width)) + "\n", flags=re.MULTILINE)
+    return text.splitlines()
 
 
 def visited(visits, value, **further):
@@ -85,17 +82,6 @@ def test_a_narrow_terminal_cuts_steps_off_and_loses_none(width):
     assert all(len(line) <= width for line in lines)
 
 
-def test_steps_side_by_side_are_no_tree():
-    trace = Trace()
-    for number in (1, 2):
-        trace.expand(f"0.{number}", "retrieve", "The Arno.", numbers={"score": 1.0})
-    assert search_trees(trace.events) == []
-    assert [line.split()[:3] for line in shown(trace) if line.startswith("try")] == [
-        ["try", "0.1", "with"],
-        ["try", "0.2", "with"],
-    ]
-
-
 def beam(trace):
     """Steps of Self-RAG, with decisions between them."""
     trace.decide("retrieve", "search", "it is likely")
@@ -126,22 +112,20 @@ def test_a_beam_is_a_tree_where_its_last_step_is():
     ]
 
 
-def test_a_search_inside_another_has_a_tree_of_its_own():
-    trace = Trace()
-    beam(trace)
-    trace.events += searched().events
-    assert [len(tree.steps) for tree in search_trees(trace.events)] == [3, 5]
-    twice = Trace()
-    beam(twice)
-    beam(twice)
-    assert [(len(tree.steps), tree.chosen) for tree in search_trees(twice.events)] == [(3, "0.2")] * 2
-
-
-def test_a_step_without_its_parent_hangs_from_the_nearest_above():
-    trace = Trace()
+def test_searches_are_separate_trees_and_single_steps_are_no_tree():
+    trace, alone, gap = Trace(), Trace(), Trace()
+    for more in (beam, lambda trace: trace.events.extend(searched().events), beam):
+        more(trace)
+    trees = search_trees(trace.events)
+    assert [(len(tree.steps), tree.chosen) for tree in trees] == [(3, "0.2"), (5, "0.1.1.1"), (3, "0.2")]
+    for number in (1, 2):
+        alone.expand(f"0.{number}", "retrieve", "The Arno.", numbers={"score": 1.0})
+    assert search_trees(alone.events) == []
+    steps = [line.split()[:3] for line in shown(alone) if line.startswith("try")]
+    assert steps == [["try", "0.1", "with"], ["try", "0.2", "with"]]
     for node in ("0.1", "0.1.1", "0.1.1.5.2", "9.9"):
-        trace.expand(node, "retrieve", node)
-    assert [line for line in shown(trace) if "with a passage" in line] == [
+        gap.expand(node, "retrieve", node)
+    assert [line for line in shown(gap) if "with a passage" in line] == [
         "├── with a passage  0.1",
         "│   └── with a passage  0.1.1",
         "│       └── with a passage  0.1.1.5.2",
@@ -149,22 +133,18 @@ def test_a_step_without_its_parent_hangs_from_the_nearest_above():
     ]
 
 
-def test_what_airrag_traces_is_shown_with_the_path_of_its_answer():
+def test_the_path_of_an_answer_of_airrag_is_marked():
     given = Varied(playing(say=WHERE, qt="None", sa="Mohawk\nDelaware\nunknown\nDelaware"))
     result, _ = run(Airrag(answer_samples=4, verifier="jcd", actions=PATHS_ALONE), given)
     (tree,) = search_trees(result.trace.events)
-    on_path = [step.text for step in tree.steps if tree.leads_to_chosen(step)]
-    assert on_path == [WHERE, f"{WHERE} → Over Crum Creek", "None", "Delaware"]
-    assert {step.text: step.rejected for step in tree.steps if step.rejected} == {
-        "unknown": "it says that there is no answer"
-    }
+    rejected = {step.text: step.rejected for step in tree.steps if step.rejected}
+    assert rejected == {"unknown": "it says that there is no answer"}
     lines = shown(result.trace, 100)
     assert [line.strip("│├└─ ") for line in lines if "✓" in line] == [
         f"✓ system analysis  {WHERE}",
         f"✓ retrieval-answer  {WHERE} → Over Crum Creek",
         "✓ query transformation  None",
         "✓ summary-answer  Delaware",
-    ]  # fmt: skip
-    assert any(
-        line.startswith("budget  input tokens ") and " · calls 4 · rollouts 1 " in line for line in lines
-    )
+    ]
+    (spent,) = [line for line in lines if line.startswith("budget  input tokens ")]
+    assert " · calls 4 · rollouts 1 " in spent
