@@ -20,9 +20,6 @@ from tests.configuration.test_presets import HOTPOT, filled
 def test_the_values_of_the_authors_configurations(name, threshold, query_top, max_tokens):
     dragin = filled("dragin_authors", name)
     assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (threshold, query_top, max_tokens)
-
-
-def test_the_variant_of_flare_in_the_same_configurations():
     assert filled("flare_token", "vicuna-13b-v1.5/iirc").threshold == 0.4
 
 

@@ -2,16 +2,11 @@
 
 import asyncio
 
-import pytest
-
 from askance.ask import ask
 from askance.configuration.methods import make_method
-from askance.core.errors import InputError
 from askance.core.types import Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.text.spacy_pipeline import load_linguistics
-from askance_lab.reproductions.dragin import DraginAuthors
 from tests.text.test_spacy_pipeline import pipeline
 
 __all__ = ["pipeline"]
@@ -25,10 +20,3 @@ def test_a_method_reads_with_the_pipeline_that_its_parameter_names(pipeline):
     retriever = ScriptedRetriever([Passage("a", "A", "Text.")])
     asyncio.run(ask(Question("q", "Who?"), method, {"answer": model}, retriever))
     assert retriever.queries == ["Ann met ."]
-
-
-def test_a_question_fails_with_that_message(pipeline):
-    method = DraginAuthors(linguistics=load_linguistics(pipeline("sentencizer")), threshold=0.0)
-    model, retriever = ScriptedModel([" Bonn it is."]), ScriptedRetriever([])
-    with pytest.raises(InputError, match="finds no parts of speech"):
-        asyncio.run(ask(Question("q", "Where?"), method, {"answer": model}, retriever))
