@@ -111,8 +111,8 @@ def test_the_exported_model_scores_like_the_trained_one(reranker):
     assert scores(exported) == near(scores(with_torch), "7 bits", "8 bits")
     alone = [scores(exported, passages=[passage])[0] for passage in PASSAGES]
     assert scores(exported) == near(alone, "7 bits", "8 bits"), "other pairs change nothing"
-    long = Passage("5", "cat", "The cat was red. " * 2000)
-    assert len(scores(exported, "Which? " * 2000, [long, *PASSAGES])) == 5
+    long = Passage("5", "cat", "The cat was red. " * 200)
+    assert len(scores(exported, "Which? " * 200, [long, *PASSAGES])) == 5
     assert len(scores(exported, "\ud800 \x00", [Passage("6", "\udfff", "\x00")])) == 1
     assert scores(exported, passages=[]) == []
     assert load_reranker(f"cross-encoder:{reranker}").fingerprint == exported.fingerprint
