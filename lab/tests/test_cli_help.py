@@ -26,7 +26,6 @@ TRAINING = {
     "critic": CriticSettings,
 }
 """The settings of commands that train a model and have examples with settings."""
-every_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 
 
 def test_the_commands():
@@ -36,18 +35,10 @@ def test_the_commands():
     }  # fmt: skip
 
 
-@every_command
-def test_every_help_ends_with_two_examples(run, path):
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_help_is_whole(run, path):
     product.test_every_help_ends_with_two_examples(run, path)
-
-
-@every_command
-def test_every_command_argument_and_option_has_a_help_text(path):
     product.test_every_command_argument_and_option_has_a_help_text(path)
-
-
-@every_command
-def test_the_docstring_of_a_command_tells_only_of_what_it_takes(path):
     product.test_the_docstring_of_a_command_tells_only_of_what_it_takes(path)
 
 

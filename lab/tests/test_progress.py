@@ -4,9 +4,10 @@ import io
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pytest
 from rich.console import Console
 
-from askance_lab.commands.progress import TrainingProgress, training_line
+from askance_lab.commands.progress import TrainingProgress
 
 
 @dataclass
@@ -19,13 +20,6 @@ class Step:
     num_steps: int = 1200
     tokens_per_second: float = 1500.4
     seconds_left: float = 3725.0
-
-
-def test_a_line_of_training():
-    assert training_line(Step(40, 9.0), 1.2345) == (
-        "step 40/1,200 · loss 1.234 · 1,500 tokens/s · 1:02:05 left"
-    )
-    assert "loss 1.200 · held out 2.346 · " in training_line(Step(40, 9.0, 2.3456), 1.2)
 
 
 def trained(*steps, every_seconds=60.0, error=None):
@@ -42,21 +36,31 @@ def trained(*steps, every_seconds=60.0, error=None):
     return screen.getvalue().splitlines()
 
 
-def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
-    begin = "training, steps to take: 1,200"
-    assert trained(Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)) == [begin]
-    first, line = trained(Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0))
-    assert first == begin
-    assert line.startswith("step 2/1,200 · loss 3.900 · held out 3.000")
-    assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 3
+BEGIN = "training, steps to take: 1,200"
+LINE = "step {}/1,200 · loss {} · 1,500 tokens/s · 1:02:05 left"
+STOPPED = "stopped at step 1/1,200: the same command continues from the last checkpoint"
 
 
-def test_a_training_that_goes_on_says_where():
-    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["continuing after step 40/1,200"]
-
-
-def test_a_training_that_is_interrupted_says_how_to_go_on():
-    expected = ["stopped at step 1/1,200: the same command continues from the last checkpoint"]
-    assert trained(Step(1, 4.0), error=KeyboardInterrupt())[1:] == expected
-    assert trained(error=KeyboardInterrupt()) == []
-    assert trained(Step(1, 4.0), error=ValueError())[1:] == []
+@pytest.mark.parametrize(
+    ("steps", "given", "lines"),
+    [
+        # Every measurement is shown, and otherwise a line now and then.
+        ([Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)], {}, [BEGIN]),
+        (
+            [Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0)],
+            {},
+            [BEGIN, LINE.format(2, "3.900 · held out 3.000")],
+        ),
+        (
+            [Step(1, 4.0), Step(2, 2.0)],
+            {"every_seconds": 0.0},
+            [BEGIN, LINE.format(1, "4.000"), LINE.format(2, "3.900")],
+        ),
+        ([Step(41, 2.0), Step(42, 2.0)], {}, ["continuing after step 40/1,200"]),
+        ([Step(1, 4.0)], {"error": KeyboardInterrupt()}, [BEGIN, STOPPED]),
+        ([], {"error": KeyboardInterrupt()}, []),
+        ([Step(1, 4.0)], {"error": ValueError()}, [BEGIN]),
+    ],
+)
+def test_lines_where_there_is_no_terminal(steps, given, lines):
+    assert trained(*steps, **given) == lines

@@ -13,7 +13,6 @@ from lab.tests.training.reader.sample_examples import (
     RAW_ONLY,
     TOWER,
     supporting,
-    text_of,
 )
 
 from askance.core.errors import InputError
@@ -85,80 +84,23 @@ def test_every_task_is_taught():
     assert set(tasks(made)) == TASKS
     assert made.num_questions == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
     assert sum(made.num_by_task.values()) == len(made.training)
+    again, other = (mixed(examples, BOTH, EACH, held_out=0, seed=seed) for seed in (EACH.seed, 7))
+    assert again == made
+    assert other.training != made.training
+    raw = mixed(examples, RAW_ONLY, EACH, held_out=0)
+    assert all(isinstance(each.prompt, Raw) for each in raw.training), "the model has no chat format"
     assert {dataset for dataset, _ in made.num_by_task} == set(examples)
-
-
-def test_the_seed_alone_decides_and_another_one_decides_otherwise():
-    examples = {"2wiki": films(6)}
-    first, again, other = (mixed(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first.training != other.training
 
 
 def test_nothing_is_learned_from_what_is_held_out():
     made = mixed({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
-    learned = {
-        part
-        for training_example in made.training
-        for part in training_example.id.removeprefix("2wiki/").split("+")
-    }
-    kept = {
-        part
-        for training_example in made.held_out
-        for part in training_example.id.removeprefix("2wiki/").split("+")
-    }
-    numbers = (
-        {each for each in learned if each.startswith("f")},
-        {each for each in kept if each.startswith("f")},
-    )
+    numbers = [
+        {part for each in some for part in each.id.removeprefix("2wiki/").split("+") if part[0] == "f"}
+        for some in (made.training, made.held_out)
+    ]
     assert not numbers[0] & numbers[1]
     assert numbers[0] | numbers[1] == {f"f{number}" for number in range(60)}
     assert 8 <= len(numbers[1]) <= 28
-
-
-def test_questions_of_one_paragraph_are_held_out_together():
-    paragraphs = [supporting(f"T{number}", f"Town {number} lies on the Arno.") for number in range(40)]
-    examples = tuple(
-        replace(
-            TOWER,
-            question=Question(f"{number}-{letter}", "Which river?"),
-            supporting_facts=SupportingFacts((paragraph,)),
-        )
-        for number, paragraph in enumerate(paragraphs)
-        for letter in "ab"
-    )
-    made = mixed({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
-    learned, kept = (
-        {training_example.id.partition("-")[0] for training_example in each}
-        for each in (made.training, made.held_out)
-    )
-    assert kept
-    assert not learned & kept
-
-
-def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
-    pisa = supporting("Pisa", "Pisa lies on the Arno.")
-    example = replace(TOWER, supporting_facts=SupportingFacts((Paragraph("Rome", "Rome is old."), pisa)))
-    made = mixed({"own": (example,)}, BOTH, RAW, held_out=0)
-    (reading,) = (
-        training_example for training_example in made.training if training_example.task == "reading"
-    )
-    assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
-    assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
-    assert "single_hop" not in tasks(made)  # those show one paragraph alone
-    assert [
-        training_example.target for training_example in made.training if training_example.task == "splitting"
-    ] == ["None"]
-
-
-def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
-    example = replace(
-        TOWER,
-        supporting_facts=SupportingFacts((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",)),
-    )
-    made = mixed({"own": (example,)}, BOTH, EACH, held_out=0)
-    assert not any("Rome" in text_of(each.prompt) for each in made.training if each.target == "Arno")
-    assert "single_hop" not in tasks(made)
 
 
 def test_examples_without_grounds_or_answers_are_left_out_and_counted():
@@ -172,16 +114,6 @@ def test_examples_without_grounds_or_answers_are_left_out_and_counted():
     assert not any(
         "bare" in training_example.id or "blank" in training_example.id for training_example in made.training
     )
-
-
-def test_evidence_longer_than_a_passage_is_left_out_and_counted():
-    long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
-    example = replace(
-        FILM, question=Question("long", "Why?"), supporting_facts=SupportingFacts((long,)), hops=2
-    )
-    made = mixed({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
-    assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
-    assert not any("long" in training_example.id for training_example in made.training)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +139,3 @@ def test_nothing_to_learn_from_is_an_error_that_says_why(supporting_facts, chose
     with pytest.raises(InputError, match="hold nothing to learn from") as caught:
         mixed(examples, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen))
     assert why in str(caught.value)
-
-
-def test_a_model_without_a_chat_format_gets_raw_prompts_only():
-    made = mixed({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
-    assert all(isinstance(training_example.prompt, Raw) for training_example in made.training)

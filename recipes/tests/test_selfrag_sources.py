@@ -58,9 +58,12 @@ def read(files, name):
     return {row.id: row for row in rows}, left_out
 
 
-def test_the_authors_took_145619_rows():
+def test_the_authors_took_145619_rows_and_english_ones_alone():
     assert len(SOURCES) == 11
     assert sum(source.rows for source in SOURCES.values()) == 145_619
+    assert is_english("The cat is on the mat and it will be there for a while.")
+    assert not is_english("Die Katze sitzt auf der Matte und bleibt dort eine ganze Weile.")
+    assert is_english("def f(x): return x")
 
 
 def test_conversations(files):
@@ -100,25 +103,6 @@ def test_questions_with_options(files):
 def test_long_answers(files):
     (row,) = read(files, "asqa")[0].values()
     assert (row.id, row.output) == ("asqa_7", "Then, or later.")
-
-
-def test_rows_are_drawn_by_the_seed(tmp_path, monkeypatch):
-    many = [
-        conversation(("user", f"Hello {number}"), ("assistant", "Hi"), id=str(number)) for number in range(50)
-    ]
-    (tmp_path / "many.jsonl").write_text("\n".join(map(json.dumps, many)))
-    monkeypatch.setattr(
-        "recipes.selfrag.sources.SOURCES", {"sharegpt": type(SOURCES["sharegpt"])(10, "messages")}
-    )
-    first, second, other = (read_source("sharegpt", tmp_path / "many.jsonl", seed)[0] for seed in (1, 1, 2))
-    assert first == second != other
-    assert len(first) == len(set(first)) == 10
-
-
-def test_english():
-    assert is_english("The cat is on the mat and it will be there for a while.")
-    assert not is_english("Die Katze sitzt auf der Matte und bleibt dort eine ganze Weile.")
-    assert is_english("def f(x): return x")
 
 
 def test_the_command(files, capsys):

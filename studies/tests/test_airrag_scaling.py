@@ -1,14 +1,8 @@
 """Scaling curves of AirRAG: what is run, which numbers come of it, and what is refused."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.evaluation.hand_made import record, written
@@ -19,8 +13,6 @@ from askance.configuration.grid import Grid
 from askance.configuration.presets import open_preset
 from askance.core.errors import AskanceError, GridError, InputError
 from askance.core.trace import Expanded, Trace
-from askance.core.types import Question
-from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
@@ -28,7 +20,7 @@ from askance.retrieval.index.documents import Document
 from studies import shared
 from studies.airrag_scaling.database import build_database, is_drawn
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
-from studies.airrag_scaling.optimal import check_disjoint, frontier_of
+from studies.airrag_scaling.optimal import frontier_of
 from studies.airrag_scaling.plots import plots_of
 from studies.airrag_scaling.results import (
     READ,
@@ -43,7 +35,6 @@ from studies.airrag_scaling.results import (
 from studies.airrag_scaling.run import main
 from studies.airrag_scaling.settings import Setting, settings_of
 
-ROOT = Path(__file__).parents[2]
 CITIES = ("Bonn", "Rome", "Oslo", "Riga")
 
 
@@ -57,15 +48,12 @@ def folder(tmp_path):
     lines(tmp_path / "documents.jsonl", rows)
     for name, how in (("dev", "On which river does {} lie?"), ("train", "Which river flows through {}?")):
         asked = [
-            {
-                "id": f"{name}{n}",
-                "question": how.format(city),
-                "answers": [f"river {n}"],
-                "supporting": [city],
-            }
+            {"id": f"{name}{n}", "question": how.format(city), "answers": [f"river {n}"]}
             for n, city in enumerate(CITIES)
         ]
-        lines(tmp_path / f"{name}.jsonl", asked)
+        lines(
+            tmp_path / f"{name}.jsonl", [each | {"supporting": [CITIES[n]]} for n, each in enumerate(asked)]
+        )
     (tmp_path / "grid.toml").write_text(
         f"""
 [datasets.dev]
@@ -145,12 +133,6 @@ def test_the_whole_study(folder, model, capsys):
     capsys.readouterr()
 
 
-def test_a_preset_is_chosen_by_other_questions_than_those_reported(folder, model):
-    (folder / "train.jsonl").write_bytes((folder / "dev.jsonl").read_bytes())
-    with pytest.raises(AskanceError, match=re.escape("'dev0' of dev is also in train")):
-        main(options(folder, "--choose-on", "train"))
-
-
 def test_failed_questions_score_zero_and_stopped_runs_are_named(folder, monkeypatch, capsys):
     """A run that stops is in no figure; a question that fails counts as 0, and both are on the page."""
 
@@ -185,68 +167,36 @@ def test_failed_questions_score_zero_and_stopped_runs_are_named(folder, monkeypa
     assert "out of paper" in capsys.readouterr().err
 
 
+NO_AIRRAG = ("[methods.airrag]\nset", "[methods.flare]\n# set")
+TWO_MODELS = ("[models.fake]", '[models.other]\nanswer = "scripted"\n[models.fake]')
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "grid", "message"),
     [
-        (["--share", "0"], "--share 0: give shares of the documents above 0 and at most 1"),
-        (["--share", "1", "1.5"], "--share 1.5: give shares"),
-        (["--metrics", "f2"], "unknown metric 'f2': did you mean 'f1'?"),
-        (["--rollouts", "0"], "parameter rollouts=0 of method airrag"),
-        (["--choose-on", "trian"], "unknown dataset 'trian' in --choose-on: did you mean 'train'?"),
-        (["--choose-on", "train", "dev"], "--choose-on names every dataset of the grid"),
+        (["--share", "0"], (), "--share 0: give shares of the documents above 0 and at most 1"),
+        (["--metrics", "f2"], (), "unknown metric 'f2': did you mean 'f1'?"),
+        (["--rollouts", "0"], (), "parameter rollouts=0 of method airrag"),
+        (["--choose-on", "trian"], (), "unknown dataset 'trian' in --choose-on: did you mean 'train'?"),
+        (["--choose-on", "train", "dev"], (), "--choose-on names every dataset of the grid"),
+        (["--choose-on", "train"], ("train.jsonl", "dev.jsonl"), "'dev0' of dev is also in train"),
+        ([], NO_AIRRAG, "has no method airrag or airrag_lite"),
+        ([], TWO_MODELS, "has 2 models"),
     ],
 )
-def test_bad_options(folder, model, words, message):
+def test_bad_options(folder, model, words, grid, message):
+    if grid:
+        text = (folder / "grid.toml").read_text(encoding="utf-8")
+        (folder / "grid.toml").write_text(text.replace(*grid), encoding="utf-8")
     with pytest.raises(AskanceError, match=re.escape(message)):
         main(options(folder, *words))
     assert not model.prompts
 
 
-def test_a_grid_without_airrag_is_refused(folder, model):
-    text = (folder / "grid.toml").read_text(encoding="utf-8")
-    (folder / "grid.toml").write_text(
-        text.replace("[methods.airrag]", "[methods.flare]").replace("set =", "# ")
-    )
-    with pytest.raises(AskanceError, match=re.escape("has no method airrag or airrag_lite")):
-        main(options(folder))
-
-
-def test_a_share_needs_documents_and_curves_need_one_model(folder, model):
-    words = ["--grid", str(folder / "grid.toml"), "--out", str(folder / "out")]
-    with pytest.raises(AskanceError, match=re.escape("name these with --documents FILE")):
-        main([*words, "--share", "0.5"])
-    with (folder / "grid.toml").open("a", encoding="utf-8") as file:
-        file.write('[models.other]\nanswer = "scripted"\n')
-    with pytest.raises(AskanceError, match=re.escape("has 2 models")):
-        main(options(folder))
-
-
-def test_killed_in_the_middle_it_continues(folder):
-    """A study that is killed, and started again, gives the page of one that is left alone."""
-    command = [sys.executable, "-m", "studies.airrag_scaling.run"]
-    words = ["--rollouts", "1", "2", "3", "--samples", "1", "2"]
-    subprocess.run([*command, *options(folder, *words)], cwd=ROOT, check=True, capture_output=True)
-    alone = (folder / "out").rename(folder / "alone")
-    process = subprocess.Popen(
-        [*command, *options(folder, *words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    while process.poll() is None and not finished(folder / "out"):
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    done = finished(folder / "out")
-    assert 0 < len(done) < len(finished(alone))
-    subprocess.run([*command, *options(folder, *words)], cwd=ROOT, check=True, capture_output=True)
-    assert all(finished(folder / "out")[name].startswith(text) for name, text in done.items())
-    for name in ("airrag-scaling.md", "airrag-scaling.json", "airrag-scaling-total.svg"):
-        one, other = (each / "page" / name for each in (alone, folder / "out"))
-        assert one.read_bytes() == other.read_bytes()
-
-
-def finished(out):
-    """The complete lines of the records of each run that has any."""
-    texts = {f"{path.relative_to(out).parent}": path.read_bytes() for path in out.rglob("records.jsonl")}
-    return {name: text[: text.rfind(b"\n") + 1] for name, text in texts.items() if b"\n" in text}
+def test_a_share_needs_documents(folder, model):
+    words = ["--grid", f"{folder / 'grid.toml'}", "--out", f"{folder / 'out'}", "--share", "0.5"]
+    with pytest.raises(AskanceError, match="name these with --documents FILE"):
+        main(words)
 
 
 GRID = Grid(
@@ -354,33 +304,18 @@ def result(name, tokens, score):
 
 def test_the_frontier():
     """Dearer settings are on it only if they are better than every cheaper one."""
-    points = [
-        ("a", 900, 0.5),
-        ("b", 100, 0.2),
-        ("c", 500, 0.5),
-        ("d", 300, 0.1),
-        ("e", 100, 0.1),
-        ("f", 2000, 0.7),
-    ]
-    found = frontier_of([result(*point) for point in points], "f1")
+    points = {"a": (900, 0.5), "b": (100, 0.2), "c": (500, 0.5), "d": (300, 0.1), "f": (2000, 0.7)}
+    found = frontier_of([result(name, *point) for name, point in points.items()], "f1")
     assert [each.setting.name for each in found] == ["b", "c", "f"]
     assert frontier_of([], "f1") == []
-
-
-def test_figures_of_baselines_alone_are_left_out():
-    """Every run of AirRAG may have stopped."""
     baselines = [
         replace(result("single", 100, 0.5), setting=Setting("single", {"l_max": limit}, is_airrag=False))
         for limit in (8.0, None)
     ]
-    found = plots_of(baselines, {"l_max": (8.0, None), "rollouts": (1, 2)}, ["f1"])
+    figures = plots_of(baselines, {"l_max": (8.0, None), "rollouts": (1, 2)}, ["f1"])
     reason = "no AirRAG method has a result on this curve"
-    assert {name for name, plot in found.items() if plot == reason} == {
-        "l_max",
-        "rollouts",
-        "valid-rollouts",
-        "choosing",
-    }
+    without = {name for name, plot in figures.items() if plot == reason}
+    assert without == {"l_max", "rollouts", "valid-rollouts", "choosing"}, "every run of it may have stopped"
 
 
 def test_paths_at_equal_tokens():
@@ -404,10 +339,3 @@ def test_the_number_of_paths_is_found_without_trying_every_number(grows, most_ru
     rows, number = paths_at_equal_tokens(rows_of, float, wanted)
     assert (sorted(rows), number) == ([grows(40), grows(41)], 40.5)
     assert len(tried) == len(set(tried)) <= most_runs
-
-
-def test_questions_to_choose_by_are_not_reported():
-    example = Example(Question("a", "Who?"), ())
-    check_disjoint({"dev": (example,), "train": ()}, ["train"])
-    with pytest.raises(InputError, match="question 'a' of dev is also in train"):
-        check_disjoint({"dev": (example,), "train": (example,)}, ["train"])

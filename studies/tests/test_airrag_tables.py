@@ -33,18 +33,6 @@ def test_every_row_can_be_run_or_says_why_not(number):
     assert all(len(row.paper) in (0, len(table.models)) for row in table.rows)
 
 
-def test_the_settings_of_table_2():
-    """The rows differ in the samples and in their diversity alone."""
-    table = TABLES["2"]
-    methods = dict(table.grid_table(row) for row in table.rows if row.method == "airrag")
-    grid = Grid(datasets={"sample": {"questions": "sample"}}, methods=methods)
-    made = [each.make() for each in grid.experiments().values()]
-    assert [(each.samples, each.answer_samples, each.q_div) for each in made] == [
-        (1, 1, 0.0), (3, 3, 0.0), (3, 1, 0.0), (3, 1, 1.0),
-    ]  # fmt: skip
-    assert {(each.rollouts, each.passages, each.l_max) for each in made} == {(32, 3, None)}
-
-
 def test_the_printed_averages_are_those_of_the_printed_cells():
     """Except for one that the table's note names."""
     table = TABLES["1"]
@@ -97,14 +85,6 @@ def test_each_airrag_row_has_independent_paths_with_as_many_tokens():
     assert "+0.0% | – | – | 0 of 4 |" in text
     assert "not equal" not in text
     assert "airrag,paper-table3,search=paths,verifier=vote,rollouts=3" in dict(asked)
-
-
-def test_paths_under_a_limit_are_at_least_three_and_marked_if_unequal():
-    answers, _ = answers_of(lambda number: 240 + 10 * number)
-    rows = {row.name: row for row in measure(TABLES["1"], ["musique"], answers)}
-    assert rows["AirRAG, 8k, independent paths"].num_paths == {"musique": 3}
-    text = table_text(TABLES["1"], list(rows.values()), {})
-    assert "+8.0%, **not equal**" in text
 
 
 def test_a_row_that_stops_is_named_and_the_others_are_there():

@@ -1,7 +1,6 @@
 """The study of questions of one to four hops: its world, what is taught, its runs and its gate."""
 
 import asyncio
-import json
 import random
 from dataclasses import replace
 
@@ -51,17 +50,11 @@ def test_there_are_as_many_questions_of_each_number_of_hops_and_others_for_the_r
     assert [example.hops for example in training] == [hops for hops in HOPS for _ in range(QUICK.training)]
     questions = [each.question.text for name in ("hops-4", "training") for each in asked(out, name)]
     assert len(questions) == len(set(questions))
-
-
-def test_every_entity_has_a_document_that_states_its_facts(study):
-    out, _ = study
-    made = make_world(1, QUICK.entities)
-    texts = {
-        row["title"]: row["text"]
-        for row in map(json.loads, (out / "documents.jsonl").read_text().splitlines())
-    }
-    assert texts.keys() == made.entities.keys()
-    assert all(fact.object in texts[name] for name in texts for fact in made.facts[name])
+    before = {path: path.read_bytes() for path in out.glob("*.jsonl")}
+    assert world.write_world(out, QUICK, 1) == study[1]
+    assert {path: path.read_bytes() for path in out.glob("*.jsonl")} == before
+    with pytest.raises(InputError, match=r"1 hops, and 9999 are wanted: make the world larger"):
+        world.draw_chains(study[1], 1, 9999, 1)
 
 
 def test_nothing_that_is_asked_is_taught(study, taught):
@@ -72,25 +65,14 @@ def test_nothing_that_is_asked_is_taught(study, taught):
     assert not texts & {each.question.text for hops in HOPS for each in asked(out, f"hops-{hops}")}
 
 
-def test_making_it_again_changes_nothing(study):
-    out, apart = study
-    before = {path: path.read_bytes() for path in out.glob("*.jsonl")}
-    assert world.write_world(out, QUICK, 1) == apart
-    assert {path: path.read_bytes() for path in out.glob("*.jsonl")} == before
-
-
-def test_a_world_too_small_for_its_questions(study):
-    with pytest.raises(
-        InputError, match=r"questions with 1 hops, and 9999 are wanted: make the world larger"
-    ):
-        world.draw_chains(study[1], 1, 9999, 1)
-
-
-def test_every_reply_that_is_taught_is_read_completely_and_all_actions_are_taught(taught):
+def test_every_reply_that_is_taught_is_read_completely_and_all_actions_are_taught(study, taught):
     rows = [row for lesson in taught for row in lesson.rows()]
     assert all(is_well_formed(row.action, row.reply) for row in rows)
     assert {row.action for row in rows} == {SAY, QT, RA, SA, DA}
     assert sum(row.is_none for row in rows if row.action == QT) < sum(row.action == QT for row in rows) / 2
+    mix = teaching.data_mix(study[1], QUICK, taught, RAW_ONLY)
+    assert {"say", "qt", "ra", "sa", "reading"} <= {example.task for example in mix.training}
+    assert not mix.held_out
 
 
 def test_a_rewriting_fills_in_the_name_that_the_plan_lacks(taught):
@@ -102,30 +84,10 @@ def test_a_rewriting_fills_in_the_name_that_the_plan_lacks(taught):
         assert row.history[-1].answer in row.reply
     (plan,) = (row.reply for row in lesson.rows() if row.action == SAY)
     assert plan.splitlines() == [step.planned for step in lesson.steps]
-
-
-def test_an_answer_is_refused_if_the_search_found_another_document(taught):
-    lesson = replace(taught[0], rng=random.Random(1))
     step = replace(lesson.steps[0], subject="an entity that was not found")
-    assert lesson._answer(step).reply == REFUSAL
+    lesson = replace(lesson, rng=random.Random(1))
+    assert lesson._answer(step).reply == REFUSAL, "the search found another document"
     assert lesson._answer(replace(step, subject=step.hits[0].passage.title)).reply == step.answer
-
-
-def test_the_lines_of_iterdrag_end_in_the_answer_if_all_steps_are_taken(taught):
-    lesson = next(each for each in taught if len(each.steps) == 2)
-    found = {}
-    for seed in range(8):
-        example = replace(lesson, rng=random.Random(seed)).iterdrag(RAW_ONLY)
-        found[example.target.count("\n")] = example.target
-    first, second = lesson.steps
-    assert found[1] == f"Follow up: {first.resolved}\nIntermediate answer: {first.answer}"
-    assert found[4].endswith(f"answer: {second.answer}\nSo the final answer is: {second.answer}")
-
-
-def test_the_examples_of_all_methods_are_mixed(study, taught):
-    mix = teaching.data_mix(study[1], QUICK, taught, RAW_ONLY)
-    assert {"say", "qt", "ra", "sa", "reading"} <= {example.task for example in mix.training}
-    assert not mix.held_out
 
 
 class Erring:
@@ -176,31 +138,19 @@ def made(study):
     return runner, runner.make_all(), model
 
 
-def test_every_method_answers_every_question(made):
-    _, results, _ = made
+def test_the_runs_are_whole_are_made_once_and_the_page_has_every_method_and_condition(made, study):
+    runner, results, model = made
+    out, _ = study
     assert set(results.records) == {*runs.METHODS, PATHS}
     for by_hops in results.records.values():
         assert [len(by_hops[hops]) for hops in HOPS] == [QUICK.questions] * len(HOPS)
         assert not any(each.is_failure for records in by_hops.values() for each in records)
-
-
-def test_runs_that_differ_in_choosing_alone_share_their_tokens(made):
-    _, results, _ = made
     for hops in HOPS:
         trees = [[each.usage.generated_tokens for each in results.records[name][hops]] for name in (TREE, RM)]
-        assert trees[0] == trees[1]
-
-
-def test_finished_runs_are_not_made_again(made):
-    runner, results, model = made
+        assert trees[0] == trees[1], "runs that differ in choosing alone share their tokens"
     before = len(model.prompts)
     assert runner.make_all() == results
     assert len(model.prompts) == before
-
-
-def test_the_page_has_every_method_and_every_condition(made, study):
-    _, results, _ = made
-    out, _ = study
     rows = gate(results)
     page = write_page(out, QUICK, results, rows)
     text = page.read_text()

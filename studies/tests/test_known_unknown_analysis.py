@@ -15,7 +15,7 @@ from askance.core.types import Hit, Passage
 from askance.models.scripted import ScriptedModel
 from studies.known_unknown import study
 from studies.known_unknown.agreement import Agreement
-from studies.known_unknown.analysis import auc, auc_by_exposures, curve, order_of, second_hop_found, summarise
+from studies.known_unknown.analysis import auc, auc_by_exposures, curve, order_of
 from studies.known_unknown.decision_numbers import NUMBERS, decision_numbers
 from studies.known_unknown.page import write_page
 from studies.known_unknown.questions import Counts, needs_search, questions
@@ -127,21 +127,6 @@ def test_a_questions_number_is_its_most_doubtful_one(tmp_path, asked):
         assert numbers == near(doubts)
 
 
-def test_a_draft_without_a_number_has_the_least_one(tmp_path, asked):
-    few = asked[:3]
-    drafts = {
-        name: recorded(
-            tmp_path / name,
-            few,
-            lambda example: 1,
-            trace=lambda example: Trace() if example is few[1] else draft(example, 0.4),
-        )
-        for name in tables()["drafts"]
-    }
-    for numbers in decision_numbers(drafts).values():
-        assert numbers[few[1].question.id] == min(numbers.values())
-
-
 def test_areas_of_perfect_wrong_and_no_numbers(asked):
     perfect = {example.question.id: float(needs_search(example)) for example in asked}
     wrong, constant = {id: -value for id, value in perfect.items()}, dict.fromkeys(perfect, 1.0)
@@ -177,27 +162,6 @@ def test_the_curve_goes_from_memory_to_one_search_for_each(tmp_path, asked):
     flat = curve(dict.fromkeys(perfect, 0.0), closed_book, single)
     middle = flat[len(flat) // 2]
     assert middle.accuracy == near(0.5), "equal numbers count in proportion"
-
-
-def test_a_row_is_paired_with_one_search_for_the_same_questions(tmp_path, asked):
-    single = recorded(tmp_path / "single", asked, lambda example: example.hops == 1, lambda example: 1)
-    own = recorded(tmp_path / "own", asked, lambda example: True, lambda example: example.hops)
-    row = summarise(own, single, lambda record: record.hops == 2)
-    assert (row.accuracy.mean, row.difference.mean, row.searches) == (1.0, 1.0, 2.0)
-    assert summarise(own, single, lambda record: record.hops == 1).difference.mean == 0
-
-
-def test_the_second_hop_counts_as_found_by_its_own_document_alone(tmp_path, asked):
-    double = [example for example in asked if order_of(example) == "known > unknown"]
-
-    def trace(example):
-        made = Trace()
-        title = example.supporting_titles[1 if example is double[0] else 0]
-        made.add(Searched, query="?", k=1, hits=(Hit(Passage("1", title, "text"), 1.0, 1),))
-        return made
-
-    run = recorded(tmp_path / "run", double, lambda example: 1, lambda example: 1, trace)
-    assert second_hop_found(run).mean == 1 / len(double)
 
 
 @pytest.fixture(scope="module")

@@ -62,13 +62,8 @@ def test_a_lost_word_exits_with_1(programs, tmp_path, capsys):
     programs((Program("Python"), forgets, "eml"))
     assert foreign_files.main(["--out", str(tmp_path / "out")]) == 1
     assert "0 of 1 files read; 0 with all" in shown(capsys)
-
-
-def test_a_folder_that_exists_is_refused(programs, tmp_path):
-    programs(MAIL)
-    (tmp_path / "files").mkdir()
     with pytest.raises(FileExistsError):
-        foreign_files.main(["--out", str(tmp_path)])
+        foreign_files.main(["--out", str(tmp_path / "out")])
 
 
 @pytest.mark.parametrize(

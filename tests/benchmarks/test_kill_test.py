@@ -21,8 +21,7 @@ NUM_QUESTIONS = 60
 def options(tmp_path):
     """Enough quick questions that a run is not over before it is killed."""
     rows = [
-        {"question": f"Which river flows through town {number}?", "answers": ["Rhine"]}
-        for number in range(NUM_QUESTIONS)
+        {"question": f"Which river is in town {at}?", "answers": ["Rhine"]} for at in range(NUM_QUESTIONS)
     ]
     file = tmp_path / "rivers.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -59,34 +58,27 @@ def differing(first, second):
     return {what: number for what, number in differences(first, second).items() if number}
 
 
-def test_times_and_cached_tokens_may_differ(tmp_path):
-    slow = Usage(prompt_tokens=100, generated_tokens=10, reused_tokens=90, searches=1, seconds=9.0)
-    first = written(tmp_path / "a", [record(1), record(2)])
-    assert differing(first, written(tmp_path / "b", [record(1, usage=slow), record(2)])) == {}
+SLOW = Usage(prompt_tokens=100, generated_tokens=10, reused_tokens=90, searches=1, seconds=9.0)
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"text": "So the answer is Ulm."}, "answers"),
-        ({"error": "ModelFailure: out of ink"}, "answers"),
-        ({"scores": {"f1": 0.5}}, "scores"),
-        ({"decisions": {"search": 2}}, "decisions"),
-        ({"golds": ("Ulm",)}, "questions"),
-        ({"usage": Usage(prompt_tokens=100, generated_tokens=10, searches=2)}, "searches"),
-        ({"usage": Usage(prompt_tokens=100, generated_tokens=11, searches=1)}, "generated tokens"),
-        ({"usage": Usage(prompt_tokens=101, generated_tokens=10, searches=1)}, "prompt tokens"),
+        ({"usage": SLOW}, {}),
+        ({"id": "q3", "number": 3}, {"not once in both": 2}),
+        ({"text": "So the answer is Ulm."}, {"answers": 1}),
+        ({"error": "ModelFailure: out of ink"}, {"answers": 1}),
+        ({"scores": {"f1": 0.5}}, {"scores": 1}),
+        ({"decisions": {"search": 2}}, {"decisions": 1}),
+        ({"golds": ("Ulm",)}, {"questions": 1}),
+        ({"usage": replace(SLOW, searches=2)}, {"searches": 1}),
+        ({"usage": replace(SLOW, generated_tokens=11)}, {"generated tokens": 1}),
+        ({"usage": replace(SLOW, prompt_tokens=101)}, {"prompt tokens": 1}),
     ],
 )
 def test_what_must_be_the_same(tmp_path, changed, told):
     first = written(tmp_path / "a", [record(1), record(2)])
-    second = written(tmp_path / "b", [record(1), replace(record(2), **changed)])
-    assert differing(first, second) == {told: 1}
-
-
-def test_questions_of_one_run_only_and_questions_twice(tmp_path):
-    first = written(tmp_path / "a", [record(1), record(2)])
-    assert differing(first, written(tmp_path / "b", [record(1), record(3)])) == {"not once in both": 2}
+    assert differing(first, written(tmp_path / "b", [record(1), replace(record(2), **changed)])) == told
     twice = replace(first, records=(first.records[0], *first.records))
     assert differing(first, twice) == {"not once in both": 1}
 
@@ -109,9 +101,12 @@ def test_numbers_in_traces_may_differ_in_their_last_digits(tmp_path):
 
 def test_gaps_by_hand():
     assert gap({"at_seconds": 1.0, "n": [1.0, 2.0]}, {"at_seconds": 5.0, "n": [1.0, 2.25]}) == 0.25
-    assert gap({"a": 1}, {"a": 1, "b": 2}) == math.inf
-    assert gap([1.0], [1.0, 1.0]) == math.inf
-    assert gap({"n": 3}, {"n": 4}) == math.inf, "counts have no last digits"
-    assert gap("x", "y") == math.inf
     assert gap(math.inf, math.inf) == 0
-    assert gap(math.inf, 1.0) == math.inf
+    for one, other in (
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ([1.0], [1.0, 1.0]),
+        (3, 4),
+        ("x", "y"),
+        (math.inf, 1.0),
+    ):
+        assert gap(one, other) == math.inf, "only numbers with digits behind the point may differ"

@@ -27,36 +27,26 @@ def test_the_first_passage_and_the_share_of_the_paragraphs_found():
     assert recall(ROW, ["c", "c", "c", "c", "c", "a"]) == 0
 
 
-def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):
-    given = [
-        "--dataset", hotpot, "--encoder", "scripted", "--rerank", "tests.retrieval.test_reranking:ByLength",
-        "--out", str(tmp_path / "out"), "--reranked", "2",
-    ]  # fmt: skip
-    main(given)
+def measured(hotpot, tmp_path, capsys, *more):
+    """Return the printed text, and the cells of the rows of the dataset."""
+    rerank = "tests.retrieval.test_reranking:ByLength"
+    main(["--dataset", hotpot, "--rerank", rerank, "--out", str(tmp_path / "out"), *more])
     printed = capsys.readouterr().out
-    cells = [line.split(" | ") for line in printed.splitlines() if line.startswith("| hotpotqa")]
-    assert [each[1:3] for each in cells] == [
-        ["bm25", "3"],
-        ["bm25, reranked, weight 0", "2"],
-        ["bm25, reranked, weight 0.5", "2"],
-        ["dense", "3"],
-        ["dense, reranked, weight 0", "2"],
-        ["dense, reranked, weight 10", "2"],
-        ["hybrid", "3"],
-        ["hybrid, reranked, weight 0", "2"],
-        ["hybrid, reranked, weight 100", "2"],
-    ]
+    return printed, [line.split(" | ") for line in printed.splitlines() if line.startswith("| hotpotqa")]
+
+
+def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):
+    printed, cells = measured(hotpot, tmp_path, capsys, "--encoder", "scripted", "--reranked", "2")
+    assert [", ".join(each[1:3]) for each in cells] == [
+        "bm25, 3", "bm25, reranked, weight 0, 2", "bm25, reranked, weight 0.5, 2",
+        "dense, 3", "dense, reranked, weight 0, 2", "dense, reranked, weight 10, 2",
+        "hybrid, 3", "hybrid, reranked, weight 0, 2", "hybrid, reranked, weight 100, 2",
+    ]  # fmt: skip
     assert cells[0][3:5] == ["1.000", "1.000"], "each town is found by its name"
     assert all("to" in each[3] for each in cells[1:])
     assert "4 passages" in printed
 
 
 def test_without_an_encoder_bm25_alone_is_measured(hotpot, tmp_path, capsys):
-    main(
-        [
-            "--dataset", hotpot, "--encoder", "none", "--rerank", "tests.retrieval.test_reranking:ByLength",
-            "--out", str(tmp_path / "out"), "--questions", "1",
-        ]
-    )  # fmt: skip
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| hotpotqa")]
-    assert {line.split(" | ")[1].partition(",")[0] for line in rows} == {"bm25"}
+    _, cells = measured(hotpot, tmp_path, capsys, "--encoder", "none", "--questions", "1")
+    assert {each[1].partition(",")[0] for each in cells} == {"bm25"}

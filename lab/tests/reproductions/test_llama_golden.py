@@ -40,7 +40,11 @@ def tiny(tmp_path_factory):
         yield {name: load_gguf(str(file), display_name=name) for name, file in files.items()}
 
 
-@pytest.mark.parametrize(("name", "run"), RUNS)
+FIRST_RUNS = {(each.values[0], each.values[1]["settings"]["method"]): each for each in reversed(RUNS)}
+"""The first run of each method with each model; transformers recomputes all of them."""
+
+
+@pytest.mark.parametrize(("name", "run"), FIRST_RUNS.values())
 def test_all_is_as_recorded(name, run, tiny):
     """Compare prompts, generated ids, decisions, kept texts, words, hits, values, queries and searches."""
     recording, result = RECORDINGS[name], run["results"][0]

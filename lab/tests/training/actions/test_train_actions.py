@@ -7,16 +7,14 @@ from math import floor
 
 import pytest
 from lab.tests.training.actions.chains import CHAINS, COMPARISONS, chain
-from lab.tests.training.actions.test_rows import ROWS, SAY, written
+from lab.tests.training.actions.test_action_rows import ROWS, SAY, written
 from lab.tests.training.reader.sample_examples import FILM, NO_TOWER, TOWER
 
 from askance.core.errors import InputError
 from askance.models.scripted import Reply, ScriptedModel
 from askance_lab.training.actions.acceptance import measure
-from askance_lab.training.actions.rows import read_rows
 from askance_lab.training.actions.settings import ActionSettings
 from askance_lab.training.actions.train_actions import action_mix, train_actions
-from askance_lab.training.loop.trainer import TrainingStatus
 from askance_lab.training.reader.train_reader import load_base
 from tests.tolerances import near
 
@@ -50,16 +48,6 @@ def test_no_question_is_both_learned_and_held_out():
     assert made.training != mix(seed=1).training
 
 
-def test_rows_of_a_teacher_are_learned_too(tmp_path):
-    rows = read_rows(written(tmp_path / "mine.jsonl", ROWS), "1 mine.jsonl")
-    made = action_mix({"musique": CHAINS}, {"1 mine.jsonl": rows}, settings(held_out=0))
-    assert made.num_questions == {"musique": 12, "1 mine.jsonl": 5}
-    assert {row for row in made.training if row.id.startswith("1 mine.jsonl/")} == set(rows)
-    assert made.kinds["say", "given"] == 1
-    alone = action_mix({}, {"1 mine.jsonl": rows}, settings(held_out=0))
-    assert len(alone.training) == 5
-
-
 def test_data_without_plans_are_refused_with_the_remedy():
     bare = {"squad2": (TOWER, NO_TOWER)}
     with pytest.raises(InputError, match="no row teaches SAY to write a query") as caught:
@@ -76,21 +64,13 @@ def held_out_rows():
 
 @pytest.mark.parametrize(
     ("reply", "none_share", "well_formed"),
-    [
-        ("None", 1.0, 1.0),
-        ("Who directed it?\nWhen was he born?", 0.0, 1.0),
-        ("Let me think about this.", 1.0, 0.0),
-        ("Voici mon plan :\nQui l'a écrit ?", 0.0, 0.0),
-        ("\n".join(f"What is the number {number}?" for number in range(40)), 0.0, 0.0),
-    ],
+    [("None", 1.0, 1.0), ("Who directed it?\nWhen was he born?", 0.0, 1.0), ("Let me think.", 1.0, 0.0)],
 )
 def test_plans_are_measured(reply, none_share, well_formed):
-    model = ScriptedModel(lambda prompt, key: Reply(reply))
     rows = [row for row in held_out_rows() if row.action == "say"]
-    (result,) = asyncio.run(measure(model, rows))
+    (result,) = asyncio.run(measure(ScriptedModel(lambda prompt, key: Reply(reply)), rows))
     assert (result.action, result.num_rows) == ("say", len(rows))
-    assert result.none_share == near(none_share)
-    assert result.well_formed == near(well_formed)
+    assert (result.none_share, result.well_formed) == (near(none_share), near(well_formed))
 
 
 def test_answers_are_measured_and_rows_beyond_the_window_are_left_out():
@@ -118,26 +98,6 @@ def test_a_model_learns_to_plan(name, request, tmp_path):
     assert "| action | held out | None where a query is needed | well-formed | exact match | F1 |" in card
     assert "of the targets of SAY" in card
     assert "--method airrag --model hf:THIS_FOLDER" in card
-
-
-def test_an_interrupted_training_continues_to_the_same_weights(llama_folder, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(status: TrainingStatus) -> None:
-        if status.step == 3:
-            raise Stopped
-
-    given, options = mix(), settings(checkpoint_minutes=0, measured=0)
-    for name in ("whole", "resumed"):
-        base = load_base(f"hf:{llama_folder}", device="cpu")
-        if name == "resumed":
-            with pytest.raises(Stopped):
-                train_actions(given, base, options, tmp_path / name, stop)
-            base = load_base(f"hf:{llama_folder}", device="cpu")
-        train_actions(given, base, options, tmp_path / name)
-    whole, resumed = (tmp_path / name / "adapter_model.safetensors" for name in ("whole", "resumed"))
-    assert whole.read_bytes() == resumed.read_bytes()
 
 
 def test_the_command(run, llama_folder, tmp_path):

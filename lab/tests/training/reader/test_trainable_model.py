@@ -13,7 +13,7 @@ from lab.tests.training.reader.encoded_examples import (
 from askance_lab.training.reader.packing import single_example_rows
 from askance_lab.training.reader.trainable_model import TrainableModel
 from tests.models.tiny import tiny_module
-from tests.tolerances import assert_near, near, tolerance
+from tests.tolerances import assert_near, tolerance
 
 IDS = torch.arange(3, 40)[None]
 
@@ -69,28 +69,6 @@ def test_a_fresh_adapter_changes_nothing_and_stands_beside_every_linear_layer_bu
     assert all(weights.dtype == torch.float32 for weights in model.trainable_weights.values())
 
 
-def test_the_seed_makes_the_first_weights():
-    def first(seed):
-        model = TrainableModel(tiny_module("llama"), full_settings(method="lora", rank=4, seed=seed))
-        return next(iter(model.trainable_weights.values()))
-
-    assert torch.equal(first(1), first(1))
-    assert not torch.equal(first(1), first(2))
-
-
-def test_all_weights_are_trained_or_none_of_the_base():
-    whole = tiny_model("llama")
-    assert set(whole.trainable_weights) == {name for name, _ in whole.module.named_parameters()}
-    model = adapted("llama")
-    before = {name: each.clone() for name, each in model.module.state_dict().items() if "lora_" not in name}
-    optimizer = torch.optim.AdamW(model.trainable_weights.values(), lr=0.1)
-    model.weighted_loss(single_example_rows(some_examples(1))[0]).backward()
-    optimizer.step()
-    after = model.module.state_dict()
-    assert before
-    assert all(torch.equal(after[name], weights) for name, weights in before.items())
-
-
 @pytest.mark.parametrize("model_type", ["gpt2", "gemma2", "mamba"])
 def test_models_of_other_kinds_lose_what_they_lose_by_the_plain_way(model_type):
     """Gpt2 would drop at random in training mode, gemma2 changes its logits at the end, mamba has no mask."""
@@ -99,15 +77,6 @@ def test_models_of_other_kinds_lose_what_they_lose_by_the_plain_way(model_type):
     model = TrainableModel(module, full_settings())
     (example,) = some_examples(1)
     assert_near(model.token_losses(single_example_rows([example])[0]), alone(module, example), "two layers")
-
-
-def test_the_loss_weighs_each_goal():
-    model = tiny_model()
-    (row,) = single_example_rows(some_examples(1))
-    number = len(row.targets)
-    assert model.weighted_loss(row).item() == near(
-        model.token_losses(row).sum().item() * number**-0.5, "formula", "float32"
-    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -123,15 +92,11 @@ def test_the_precision_is_the_one_that_is_stated(precision):
     )
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_auto_is_float32_on_every_cpu(monkeypatch, quick):
-    """Whatever the processor is quick in: the same command gives the same weights elsewhere."""
+def test_auto_is_float32_on_every_cpu(monkeypatch):
+    """The same command gives the same weights elsewhere, whatever a processor is quick in."""
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        monkeypatch.setattr(torch.cpu, name, lambda: quick, raising=False)
-    assert tiny_model(precision="auto").device_description == "cpu in float32"
+        monkeypatch.setattr(torch.cpu, name, lambda: True, raising=False)
     settings = full_settings(precision="auto")
-    assert [settings.with_precision_for(device).precision for device in ("cpu", "cuda")] == [
-        "float32",
-        "bfloat16",
-    ]
+    found = [settings.with_precision_for(device).precision for device in ("cpu", "cuda")]
+    assert found == ["float32", "bfloat16"]
     assert full_settings(precision="bfloat16").with_precision_for("cpu").precision == "bfloat16"

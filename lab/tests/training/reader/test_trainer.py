@@ -3,9 +3,6 @@
 import math
 import os
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -57,13 +54,6 @@ def assert_same(found, whole):
         assert_near(each, expected[name], "same steps again")
 
 
-def test_it_learns(tmp_path):
-    trainer, _ = run(tmp_path / "t", epochs=8)
-    losses = [each.loss for each in trainer.curve]
-    assert losses[0] > 3.5
-    assert sum(losses[-3:]) / 3 < 0.5 * losses[0]
-
-
 def test_the_curve(whole):
     trainer, _ = whole
     steps = len(trainer.curve)
@@ -76,30 +66,39 @@ def test_the_curve(whole):
     assert [each.held_out is None for each in trainer.curve] == [True] * (steps - 1) + [False]
 
 
-def test_the_first_loss_is_the_mean_over_goals_by_weight(whole):
-    made = make_schedule(some_examples(24), (), full_settings(epochs=2))
+def test_losses_are_means_over_targets_by_weight_and_fall(whole, tmp_path):
+    examples, held_out = some_examples(24), some_examples(6, seed=1)
     model = tiny_model()
     total, weight = 0.0, 0.0
-    for row in made.steps[0]:
+    for row in make_schedule(examples, (), full_settings(epochs=2)).steps[0]:
         for loss, target in zip(model.token_losses(row).tolist(), row.targets, strict=True):
             total, weight = total + target.weight * loss, weight + target.weight
     assert whole[0].curve[0].loss == near(total / weight, "formula", "float32")
+    trainer, _ = run(tmp_path / "t", model=model, epochs=8)
+    losses = [each.loss for each in trainer.curve]
+    assert losses[0] > 3.5
+    assert sum(losses[-3:]) / 3 < 0.5 * losses[0]
+    by_task = {}
+    for row in make_schedule((), held_out, full_settings()).held_out:
+        for example in row.examples:
+            found = model.token_losses(row)[row.targets_of(example)].tolist()
+            by_task.setdefault(example.task, []).extend(found)
+    measured = losses_by_task(model, make_schedule((), held_out, full_settings()).held_out)
+    assert list(measured) == ["reading", "relevance"]
+    for task, losses in by_task.items():
+        assert measured[task] == near(sum(losses) / len(losses), "formula", "float32")
+    assert losses_by_task(model, ()) == {}
 
 
-def test_held_out_losses_by_task(tmp_path):
-    model = tiny_model()
-    run(tmp_path / "t", model=model)
-    found = losses_by_task(model, make_schedule((), some_examples(6, seed=1), full_settings()).held_out)
-    assert list(found) == ["reading", "relevance"]
-    row_losses = {}
-    with torch.no_grad():
-        for row in make_schedule((), some_examples(6, seed=1), full_settings()).held_out:
-            for example in row.examples:
-                row_losses.setdefault(example.task, []).extend(
-                    model.token_losses(row)[row.targets_of(example)].tolist()
-                )
-    for task, losses in row_losses.items():
-        assert found[task] == near(sum(losses) / len(losses), "formula", "float32")
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (TrainingStatus(2, 4, 1.0, 100, 300, 5.0), (20.0, 10.0)),
+        (TrainingStatus(1, 1, 1.0, 0, 0, 0.0), (0.0, 0.0)),
+    ],
+)
+def test_speed_and_time_left(status, expected):
+    assert (status.tokens_per_second, status.seconds_left) == expected
 
 
 class Gone(Exception):
@@ -121,41 +120,6 @@ def test_stopped_at_any_step_it_ends_the_same(tmp_path, whole, minutes):
         with pytest.raises(Gone):
             run(tmp_path / "t", gone_after(step), epochs=2, checkpoint_minutes=minutes)
     assert_same(run(tmp_path / "t", epochs=2, checkpoint_minutes=minutes), whole)
-
-
-def test_a_finished_one_has_nothing_left_to_do(tmp_path, whole):
-    run(tmp_path / "t", epochs=2)
-    seen = []
-    assert_same(run(tmp_path / "t", seen.append, epochs=2), whole)
-    assert seen == []
-
-
-def test_with_rows_shared_otherwise_it_does_not_go_on(tmp_path):
-    run(tmp_path / "t")
-    examples = some_examples(24), some_examples(6, seed=1), full_settings()
-    apart, packed = make_schedule(*examples, is_packed=False), make_schedule(*examples)
-    told = (
-        f"t was started with {len(packed.steps)} steps of {packed.num_tokens} tokens in all, now there are "
-        f"{len(apart.steps)} of {apart.num_tokens:,}: examples share rows on one machine"
-    )
-    before = (tmp_path / "t" / "checkpoint.pt").read_bytes()
-    with open_checkpoints(tmp_path / "t", {}) as checkpoints, pytest.raises(InputError, match=told):
-        Trainer(tiny_model(), apart, checkpoints).run(nobody)
-    assert (tmp_path / "t" / "checkpoint.pt").read_bytes() == before
-
-
-def test_an_adapter_goes_on_too(tmp_path):
-    settings = {"method": "lora", "rank": 4, "epochs": 2}
-    expected = run(tmp_path / "whole", **settings)
-    assert all("lora_" in name for name in expected[1])
-
-    def stopping(status):
-        if status.step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "t", stopping, **settings)
-    assert_same(run(tmp_path / "t", **settings), expected)
 
 
 def test_an_interrupt_waits_until_nothing_is_half_done(tmp_path, whole):
@@ -180,16 +144,6 @@ def test_an_interrupt_waits_until_nothing_is_half_done(tmp_path, whole):
     found = run(tmp_path / "t", seen.append, epochs=2)
     assert seen[0].step in (2, 3)
     assert_same(found, whole)
-
-
-def test_a_second_interrupt_does_not_wait(tmp_path):
-    def stopping(status):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "t", stopping)
-    assert not (tmp_path / "t" / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
@@ -233,52 +187,16 @@ class _RootOfNothing(torch.autograd.Function):
         return gradient * math.nan
 
 
-def test_a_rate_beyond_reason_stops_it(tmp_path):
-    with pytest.raises(TrainingFailed, match="is not finite, on examples from data/"):
-        run(tmp_path / "t", learning_rate=1e30, epochs=3, warmup=0.0)
-
-
-def test_nothing_held_out(tmp_path):
-    model = tiny_model()
-    with open_checkpoints(tmp_path / "t", {}) as checkpoints:
-        trainer = Trainer(model, make_schedule(some_examples(6), (), full_settings()), checkpoints)
-        trainer.run(nobody)
-    assert trainer.curve[-1].held_out is None
-    assert losses_by_task(model, ()) == {}
-
-
-def test_speed_and_time_left():
-    status = TrainingStatus(2, 4, 1.0, 100, 300, 5.0)
-    assert (status.tokens_per_second, status.seconds_left) == (20.0, 10.0)
-    unmoved = TrainingStatus(1, 1, 1.0, 0, 0, 0.0)
-    assert (unmoved.tokens_per_second, unmoved.seconds_left) == (0.0, 0.0)
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from lab.tests.training.reader.test_trainer import run
-
-def on_step(status):
-    print(status.step, flush=True)
-    if status.step == status.num_steps:
-        time.sleep(60)
-
-run(Path(sys.argv[1]), on_step, epochs=2, checkpoint_minutes=0)
-"""
-
-
-def test_killed_wherever_it_is_it_ends_the_same(tmp_path, whole):
-    command = [sys.executable, "-c", KILLED, tmp_path / "t"]
-    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=one_thread)
-    # A step is printed before its checkpoint is written: with the second, the first one's is there.
-    assert [child.stdout.readline() for _ in range(2)] == ["1\n", "2\n"]
-    time.sleep(0.05 * torch.rand(()).item())
-    child.kill()
-    assert child.wait() == -signal.SIGKILL
-    child.stdout.close()
+def test_a_finished_training_has_nothing_to_do_and_other_rows_are_refused(tmp_path, whole):
+    run(tmp_path / "t", epochs=2)
     seen = []
-    found = run(tmp_path / "t", seen.append, epochs=2, checkpoint_minutes=0)
-    assert seen[0].step in range(2, 7)
-    assert_same(found, whole)
+    assert_same(run(tmp_path / "t", seen.append, epochs=2), whole)
+    assert seen == []
+    examples = some_examples(24), some_examples(6, seed=1), full_settings(epochs=2)
+    apart, packed = make_schedule(*examples, is_packed=False), make_schedule(*examples)
+    told = (
+        f"t was started with {len(packed.steps)} steps of {packed.num_tokens:,} tokens in all, now there are "
+        f"{len(apart.steps)} of {apart.num_tokens:,}: examples share rows on one machine"
+    )
+    with open_checkpoints(tmp_path / "t", {}) as checkpoints, pytest.raises(InputError, match=told):
+        Trainer(tiny_model(), apart, checkpoints).run(nobody)

@@ -6,8 +6,6 @@ from lab.tests.training.relevance.test_pairs import example, pairs_of
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from askance_lab.training.loop.checkpoint import open_checkpoints
-from askance_lab.training.loop.trainer import Trainer
 from askance_lab.training.relevance.cross_encoder import (
     PairBatch,
     TrainableCrossEncoder,
@@ -35,14 +33,6 @@ def pairs(folder):
 
 def model(folder, settings=SETTINGS):
     return TrainableCrossEncoder(AutoModelForSequenceClassification.from_pretrained(folder), settings)
-
-
-def test_a_pair_of_any_length_is_truncated_where_it_is_longer(folder):
-    (pair, *_) = pairs_of([example(0), example(1)]).training
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    (short,) = encode_pairs([pair], tokenizer, 16)
-    assert len(short.ids) == 16
-    assert tokenizer.decode(short.ids) != tokenizer.decode(encode_pairs([pair], tokenizer, 100)[0].ids)
 
 
 def test_the_loss_is_the_sum_over_the_pairs_and_padding_changes_nothing(folder, pairs):
@@ -77,32 +67,3 @@ def test_the_schedule_has_every_pair_once_an_epoch(pairs):
         )
     assert [len(batch.examples) for batch in made.held_out] == [3]
     assert made.steps == make_schedule(pairs, pairs[:3], SETTINGS).steps
-
-
-def run(path, trained, pairs, stop_after=None):
-    schedule = make_schedule(pairs, (), SETTINGS)
-
-    def on_step(status):
-        if status.step == stop_after:
-            raise KeyboardInterrupt
-
-    with open_checkpoints(path, {}) as checkpoints:
-        trainer = Trainer(trained, schedule, checkpoints)
-        if stop_after is None:
-            trainer.run(on_step)
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                trainer.run(on_step)
-            trainer._save()
-    return trainer
-
-
-def test_it_learns_and_a_stopped_run_goes_on_with_the_same_weights(folder, pairs, tmp_path):
-    whole = model(folder)
-    curve = run(tmp_path / "whole", whole, pairs).curve
-    assert curve[-1].loss < 0.7 * curve[0].loss
-    run(tmp_path / "parts", model(folder), pairs, stop_after=7)
-    resumed = model(folder)
-    run(tmp_path / "parts", resumed, pairs)
-    for name, weights in whole.trainable_weights.items():
-        assert_near(resumed.trainable_weights[name], weights, "same steps again")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance_lab.training.selfrag.acceptance import accept, token_cases
+from askance_lab.training.selfrag.acceptance import accept
 from askance_lab.training.selfrag.rows import SelfRagRow
 from tests.methods.reflecting import native, said
 
@@ -15,18 +15,6 @@ ROW = SelfRagRow(
     "1", "nq", "Where is it?", "", f"[Retrieval]{PASSAGE}[Relevant]In Ulm.[Fully supported][Utility:5]"
 )
 GOOD = "[Relevant]In Ulm.[Fully supported][Utility:5]"
-
-
-def test_a_case_for_each_token():
-    found = list(token_cases(ROW))
-    assert [(case.group, case.label) for case in found] == [
-        ("retrieve", "[Retrieval]"),
-        ("relevance", "[Relevant]"),
-        ("support", "[Fully supported]"),
-        ("utility", "[Utility:5]"),
-    ]
-    assert "".join(span.text for span in found[2].written) == f"[Retrieval]{PASSAGE}[Relevant]In Ulm."
-    assert list(token_cases(replace(ROW, output="[Retrieval]<paragraph>no end"))) == []
 
 
 @pytest.mark.parametrize(
@@ -46,7 +34,7 @@ def test_a_case_for_each_token():
         ("", False),
     ],
 )
-def test_the_form_of_an_answer(written, is_good):
+def test_the_form_of_an_answer_with_a_passage(written, is_good):
     model = native(lambda prompt, key: said(written) if key[0] == "write" else said("[Relevant]"))
     accepted = asyncio.run(accept(model, [ROW], Counter(), 10))
     if is_good is None:
@@ -63,16 +51,10 @@ def test_the_form_of_an_answer(written, is_good):
         ("[Continue to Use Evidence]In Ulm.[Utility:5]", 0.0),
     ],
 )
-def test_an_answer_that_begins_without_a_passage(written, share):
+def test_the_form_of_an_answer_without_a_passage(written, share):
     row = replace(ROW, output="[No Retrieval]In Ulm.[Utility:5]")
     accepted = asyncio.run(accept(native(lambda prompt, key: said(written)), [row], Counter(), 10))
     assert (accepted.num_written, accepted.well_formed) == (1, share)
-
-
-def test_a_row_that_does_not_fit_the_window_is_not_measured():
-    long = replace(ROW, output=ROW.output.replace("It is in Ulm.", "word " * 5000))
-    accepted = asyncio.run(accept(native(lambda prompt, key: said(GOOD)), [long], Counter(), 10))
-    assert (accepted.results, accepted.num_written) == ({}, 0)
 
 
 def test_tokens_are_measured_and_limited():
@@ -91,8 +73,7 @@ def test_tokens_are_measured_and_limited():
     assert (relevance.num_cases, relevance.accuracy) == (7, 4 / 7), "equal cases count once"
     assert relevance.area.area == 0.5, "one distribution for all cases separates none"
     assert asyncio.run(accept(native(reply), rows, Counter(), 2)).results["relevance"].num_cases == 2
-
-
-def test_nothing_held_out():
-    accepted = asyncio.run(accept(native(None), [], Counter(), 10))
-    assert (accepted.results, accepted.num_written) == ({}, 0)
+    long = replace(ROW, output=ROW.output.replace("It is in Ulm.", "word " * 5000))
+    for nothing in ([], [long]):
+        accepted = asyncio.run(accept(native(reply), nothing, Counter(), 10))
+        assert (accepted.results, accepted.num_written) == ({}, 0), "a row beyond the window is not measured"

@@ -37,47 +37,47 @@ def test_each_sentence_is_judged_by_the_first_passage_and_searched_for_if_needed
     assert ("relevance", "Arno", "", "") in critic.asked, "relevance depends on the instruction alone"
     assert ("support", "Arno", "", FIRST) in critic.asked
     assert annotation.evidence.title == "Po"
+    assert not any(token in annotation.evidence.text for token in ALL_TOKENS)
+    assert annotation.evidence.text.replace("\u200b", "") == PO.text, "tokens inside passages are text"
 
 
-def test_tokens_inside_passages_are_text():
-    made, _, _ = annotator()
-    shown = run(made.annotate(ROW)).sentences[0].passages[0]
-    assert not any(token in shown.text for token in ALL_TOKENS)
-    assert shown.text.replace("\u200b", "") == PO.text
-
-
-def test_an_instruction_that_needs_no_search():
-    made, critic, retriever = annotator(LABELS | {"retrieve": "[No Retrieval]"})
-    annotation = run(made.annotate(ROW))
-    assert (annotation.retrieve, annotation.utility) == ("[No Retrieval]", "[Utility:4]")
-    assert (annotation.sentences, annotation.evidence, retriever.queries) == ((), None, [])
-    assert [asked[0] for asked in critic.asked] == ["retrieve", "utility"]
-
-
-def test_evidence_can_not_be_continued_before_there_is_any():
-    made, _, _ = annotator(LABELS | {"retrieve": "[Continue to Use Evidence]"})
-    assert run(made.annotate(ROW)).retrieve == "", "the label is of no use for an instruction"
-
-
-def test_the_query_of_a_sentence_leaves_out_an_instruction_before_an_input():
+@pytest.mark.parametrize(
+    ("changed", "queries"),
+    [
+        ({}, [f"{ROW.instruction} {ROW.output}", f"{ROW.instruction} {FIRST}"]),
+        # The query of a sentence leaves out what only tells the task.
+        (
+            {"instruction": "Answer the question.", "input": "Which river?"},
+            [f"Answer the question.\n\nWhich river? {ROW.output}", f"Which river? {FIRST}"],
+        ),
+        (
+            {"instruction": "Is it right?## Input:\n\nThe Arno is long."},
+            [f"Is it right?## Input:\n\nThe Arno is long. {ROW.output}", f"The Arno is long. {FIRST}"],
+        ),
+    ],
+)
+def test_queries(changed, queries):
     made, _, retriever = annotator()
-    run(made.annotate(replace(ROW, instruction="Answer the question.", input="Which river?")))
-    assert retriever.queries[0].startswith("Answer the question.\n\nWhich river?")
-    assert retriever.queries[1] == f"Which river? {FIRST}"
+    run(made.annotate(replace(ROW, **changed)))
+    assert retriever.queries == queries
 
 
-def test_the_query_of_a_sentence_leaves_out_a_task_instruction():
-    made, _, retriever = annotator()
-    run(made.annotate(replace(ROW, instruction="Is it right?## Input:\n\nThe Arno is long.")))
-    assert retriever.queries[1] == f"The Arno is long. {FIRST}"
-
-
-def test_labels_are_counted_and_so_are_missing_ones(tmp_path):
-    made, _, _ = annotator(LABELS | {"support": "", "utility": ""})
-    counts = label_counts(run(annotate_rows([ROW], made, tmp_path / "a")))
-    assert counts["relevance", "[Relevant]"] == counts["relevance", "[Irrelevant]"] == 1
-    assert counts["support", ""] == counts["utility", ""] == 1
-    assert counts["retrieve", "[Retrieval]"] == counts["retrieve", "[Continue to Use Evidence]"] == 1
+@pytest.mark.parametrize(
+    ("labels", "retrieve", "missing"),
+    [
+        ({"retrieve": "[No Retrieval]"}, "[No Retrieval]", ()),
+        ({"retrieve": "[Continue to Use Evidence]"}, "", ("retrieve",)),  # there is no evidence yet
+        ({"support": "", "utility": ""}, "[Retrieval]", ("support", "utility")),
+    ],
+)
+def test_labels_are_counted_and_so_are_missing_ones(tmp_path, labels, retrieve, missing):
+    made, critic, retriever = annotator(LABELS | labels)
+    (annotation,) = annotations = run(annotate_rows([ROW], made, tmp_path / "a"))
+    assert annotation.retrieve == retrieve
+    assert {group for (group, label), number in label_counts(annotations).items() if not label} == {*missing}
+    if retrieve == "[No Retrieval]":
+        assert (annotation.sentences, annotation.evidence, retriever.queries) == ((), None, [])
+        assert [asked[0] for asked in critic.asked] == ["retrieve", "utility"]
 
 
 def test_an_annotation_that_failed_continues(tmp_path):
@@ -111,7 +111,7 @@ def test_an_annotation_that_failed_continues(tmp_path):
     assert len(read_annotations(tmp_path / "a")) == 5
 
 
-def test_annotations_of_another_critic_or_of_other_rows_are_not_mixed(tmp_path):
+def test_annotations_of_other_models_or_rows_are_not_mixed_and_a_damaged_line_is_named(tmp_path):
     made, _, _ = annotator(models="one")
     run(annotate_rows([ROW], made, tmp_path / "a"))
     other, _, _ = annotator(models="two")
@@ -121,11 +121,6 @@ def test_annotations_of_another_critic_or_of_other_rows_are_not_mixed(tmp_path):
         run(annotate_rows([replace(ROW, output="No.")], made, tmp_path / "a"))
     with pytest.raises(RunFolderError, match="made with passages 5, now it is 4"):
         run(annotate_rows([ROW], replace(made, passages=4), tmp_path / "a"))
-
-
-def test_a_damaged_line_is_named(tmp_path):
-    made, _, _ = annotator()
-    run(annotate_rows([ROW], made, tmp_path / "a"))
     path = tmp_path / "a" / FILE
     path.write_bytes(path.read_bytes().replace(b"[Fully supported]", b"[Fully supportet]"))
     with pytest.raises(RunFolderError, match="line 2: its checksum does not match"):
@@ -146,19 +141,6 @@ def test_rows_that_can_not_be_annotated(tmp_path):
 class TestModels:
     """Annotators whose labels come from models."""
 
-    def test_a_model_that_is_asked_in_words(self):
-        model = ScriptedModel(scores=lambda prompt, option: -1.0 if "relevant" in option else -2.0)
-        annotation = run(annotator_of({"answer": model}, ScriptedRetriever([ARNO])).annotate(ROW))
-        assert annotation.retrieve == "[Retrieval]", "of equal labels the first"
-        assert {each.relevance for each in annotation.sentences[0].passages} == {"[Relevant]"}
-
-    def test_a_model_that_writes_no_label(self):
-        model = ScriptedModel(
-            lambda prompt, key: "I can not say.", capabilities=frozenset({"raw", "continuation"})
-        )
-        annotation = run(annotator_of({"answer": model}, ScriptedRetriever([ARNO])).annotate(ROW))
-        assert (annotation.retrieve, annotation.utility) == ("", "")
-
     @pytest.mark.parametrize("name", ["llama", "qwen"])
     def test_tiny_models(self, name, request):
         model = request.getfixturevalue(name)
@@ -168,20 +150,9 @@ class TestModels:
         for sentence in annotation.sentences:
             assert {each.support for each in sentence.passages} <= set(GROUPS["support"])
 
-    def test_a_critic_that_is_no_cross_encoder_gives_all_labels(self):
-        idle = ScriptedModel(name="idle")
-        critic = ScriptedModel(scores=lambda prompt, option: -1.0 if "unneeded" in option else -2.0)
-        made = annotator_of({"answer": idle, "critic": critic}, ScriptedRetriever([ARNO]))
-        assert run(made.annotate(ROW)).retrieve == "[No Retrieval]"
-        assert idle.prompts == []
-
     def test_a_cross_encoder_can_not_give_all_labels(self):
         with pytest.raises(MissingAbility, match="in the role answer only judges pairs of texts"):
             annotator_of({"answer": ScriptedPairScorer()}, ScriptedRetriever([ARNO]))
-
-    def test_a_prompt_that_is_too_long_gets_no_label(self, llama):
-        long = replace(ROW, output="word " * 5000 + ".")
-        assert run(annotator_of({"answer": llama}, ScriptedRetriever([ARNO])).annotate(long)).utility == ""
 
     def test_a_self_rag_model_judges_by_its_tokens(self):
         probs = {"[Retrieval]": 0.9, "[No Retrieval]": 0.1}

@@ -1,7 +1,5 @@
 """Assembly of rows from annotations: which passage is chosen, and that no sentence is lost."""
 
-from dataclasses import replace
-
 import pytest
 
 from askance.methods.selfrag.tokens import ALL_TOKENS, TOKEN
@@ -49,23 +47,45 @@ def shares(*passages, dataset="made", **settings):
     return {title: titles.count(title) / len(titles) for title in set(titles)}
 
 
-def test_a_row_in_the_order_of_its_sentences():
-    output, lacking = output_of(
-        sentence(OTHER, FULL),
-        sentence(text="Thus.", retrieve="[Continue to Use Evidence]"),
-        AnnotatedSentence("Ok.", is_short=True),
-        sentence(text="I think so.", retrieve="[No Retrieval]"),
-    )
-    assert output == (
-        "[Retrieval]<paragraph>Full\nAll of it.</paragraph>[Relevant]So it is.[Fully supported]"
-        "[Continue to Use Evidence]Thus. Ok.[No Retrieval]I think so.[Utility:5]"
-    )
-    assert not lacking
-
-
-def test_an_irrelevant_passage_is_followed_by_the_sentence_without_support():
-    output, _ = output_of(sentence(OTHER))
-    assert output.endswith("</paragraph>[Irrelevant]So it is.[Utility:5]")
+@pytest.mark.parametrize(
+    ("sentences", "changed", "output"),
+    [
+        (
+            [
+                sentence(OTHER, FULL),
+                sentence(text="Thus.", retrieve="[Continue to Use Evidence]"),
+                AnnotatedSentence("Ok.", is_short=True),
+                sentence(text="I think so.", retrieve="[No Retrieval]"),
+            ],
+            {},
+            "[Retrieval]<paragraph>Full\nAll of it.</paragraph>[Relevant]So it is.[Fully supported]"
+            "[Continue to Use Evidence]Thus. Ok.[No Retrieval]I think so.[Utility:5]",
+        ),
+        # An irrelevant passage is followed by the sentence without support.
+        (
+            [sentence(OTHER)],
+            {},
+            "[Retrieval]<paragraph>Other\nSomething else.</paragraph>[Irrelevant]So it is.[Utility:5]",
+        ),
+        # One word is enough for a claim; more of it must be useful.
+        (
+            [sentence(FULL, text="True")],
+            {"utility": "[Utility:1]", "output": "True"},
+            "[Retrieval]<paragraph>Full\nAll of it.</paragraph>[Relevant]True[Fully supported][Utility:5]",
+        ),
+        ([], {"retrieve": "[No Retrieval]", "no_retrieval_kept": 1.0}, "[No Retrieval]A.[Utility:5]"),
+        # No sentence is lost for want of a label, a passage, or evidence to continue with.
+        ([sentence()], {}, "[No Retrieval]So it is.[Utility:5]"),
+        ([sentence(UNKNOWN)], {}, "[No Retrieval]So it is.[Utility:5]"),
+        ([sentence(retrieve="")], {}, "[No Retrieval]So it is.[Utility:5]"),
+        ([sentence(retrieve="[Continue to Use Evidence]")], {}, "[No Retrieval]So it is.[Utility:5]"),
+    ],
+)
+def test_the_output_of_an_annotation(sentences, changed, output):
+    found, lacking = output_of(*sentences, **changed)
+    assert found == output
+    assert sum(lacking.values()) == (output == "[No Retrieval]So it is.[Utility:5]")
+    assert not parse_output(found).is_cut
 
 
 def test_the_best_passage_and_its_chances():
@@ -89,19 +109,7 @@ def test_rules_of_sources():
     assert "[Irrelevant]So it is.[Utility" in output, "unsupported counts as irrelevant"
 
 
-def test_no_sentence_is_lost_for_want_of_a_label_or_a_passage():
-    for lacking_one in (sentence(), sentence(UNKNOWN), sentence(retrieve="")):
-        output, lacking = output_of(lacking_one)
-        assert output == "[No Retrieval]So it is.[Utility:5]"
-        assert sum(lacking.values()) == 1
-    output, lacking = output_of(sentence(retrieve="[Continue to Use Evidence]"))
-    assert output == "[No Retrieval]So it is.[Utility:5]", "no evidence to continue with"
-    assert sum(lacking.values()) == 1
-
-
 def test_answers_that_need_no_search():
-    kept, _ = output_of(retrieve="[No Retrieval]", output="It is.", no_retrieval_kept=1.0)
-    assert kept == "[No Retrieval]It is.[Utility:5]"
     many = [annotation(id=f"r{number}", retrieve="[No Retrieval]") for number in range(NUMBER)]
     rows, lacking = assembled_rows(many, SelfRagSettings())
     assert is_about(len(rows) / NUMBER, 0.4)
@@ -120,41 +128,10 @@ def test_missing_labels_of_a_row():
     assert (output, list(left_out)) == (None, ["rows left out: no text to judge"])
 
 
-def test_the_rules_of_sources_can_be_switched_off():
-    settings = SelfRagSettings(source_rules=False)
-    (row,), _ = assembled_rows([annotation(sentence(NONE), dataset="wow")], settings)
-    assert "[Relevant]So it is.[No support" in row.output
-
-
-@pytest.mark.parametrize(("answer", "utility"), [("True", "[Utility:5]"), ("A long one.", "[Utility:1]")])
-def test_one_word_is_enough_for_a_claim(answer, utility):
-    output, _ = output_of(sentence(FULL, text=answer), utility="[Utility:1]", output=answer)
-    assert output.endswith(utility)
-
-
 def test_tokens_in_answers_are_text():
     output, _ = output_of(sentence(FULL, text="Say [Relevant] or </paragraph>."))
-    tokens = TOKEN.findall(output)
-    assert tokens == [
-        "[Retrieval]",
-        "<paragraph>",
-        "</paragraph>",
-        "[Relevant]",
-        "[Fully supported]",
-        "[Utility:5]",
-    ]
-    assert not parse_output(output).is_cut
+    assert " ".join(TOKEN.findall(output)) == (
+        "[Retrieval] <paragraph> </paragraph> [Relevant] [Fully supported] [Utility:5]"
+    )
     bare, _ = output_of(retrieve="[No Retrieval]", output="[Utility:1]", no_retrieval_kept=1.0)
     assert [each for each in TOKEN.findall(bare) if each in ALL_TOKENS] == ["[No Retrieval]", "[Utility:5]"]
-
-
-def test_segments_of_an_output():
-    passage = FULL.passage
-    output, _ = output_of(sentence(FULL), AnnotatedSentence("Ok.", is_short=True))
-    first, second = written_segments(output)[0]
-    assert (first.retrieve, first.passage, first.text) == ("[Retrieval]", passage, "So it is.")
-    assert (first.relevance, first.support) == ("[Relevant]", "[Fully supported]")
-    assert replace(second, text="") == replace(second, retrieve="", passage=None, text="")
-    assert second.text == "Ok."
-    assert written_segments("[Retrieval]<paragraph>no end") == ([], "")
-    assert written_segments("") == ([], "")

@@ -77,7 +77,7 @@ def test_a_critic_learns_its_labels_and_is_measured(name, request, tmp_path):
     report = train_critic(
         {"rows.jsonl": JUDGEMENTS},
         load_base(f"hf:{folder}", device="cpu"),
-        settings(epochs=6),
+        settings(epochs=3),
         tmp_path / "critic",
         on_start=lambda report, found: labels.update(found),
         on_end=results.update,
@@ -98,74 +98,51 @@ def test_a_critic_learns_its_labels_and_is_measured(name, request, tmp_path):
     assert set(probs) > {"[Utility:1]", "[Utility:5]"}
 
 
-def test_judgements_about_one_topic_are_held_out_together(tmp_path, llama_folder):
+def mix_of(judgements, folder, tmp_path, **changed):
+    """Return the data mix and the counts of labels of a training that is not run."""
     reports = []
     train_critic(
-        {"rows.jsonl": JUDGEMENTS},
-        load_base(f"hf:{llama_folder}", device="cpu"),
-        settings(relevant_dropped=0.0),
+        judgements,
+        load_base(f"hf:{folder}", device="cpu"),
+        settings(**({"relevant_dropped": 0.0} | changed)),
         tmp_path / "critic",
-        on_start=lambda report, labels: reports.append(report.data_mix),
+        on_start=lambda report, labels: reports.append((report.data_mix, labels)),
         is_dry_run=True,
     )
+    assert list(tmp_path.iterdir()) == []
+    return reports[0]
+
+
+def test_what_is_held_out_is_taught_by_no_other_judgement(tmp_path, llama_folder):
+    again = [replace(each, row=replace(each.row, id="x", topic="another")) for each in JUDGEMENTS]
+    mix, _ = mix_of({"a": JUDGEMENTS, "b": again}, llama_folder, tmp_path)
     topics = [
-        {ROWS[int(each.id.partition("/")[2])].topic for each in some}
-        for some in (reports[0].training, reports[0].held_out)
+        {ROWS[int(each.id.partition("/")[2])].topic for each in some} for some in (mix.training, mix.held_out)
     ]
     assert all(topics)
     assert not topics[0] & topics[1]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_equal_judgements_are_taken_once_and_relevant_ones_are_thinned(tmp_path, llama_folder):
-    def counts(judgements, **changed):
-        found = Counter()
-        train_critic(
-            {"rows.jsonl": judgements},
-            load_base(f"hf:{llama_folder}", device="cpu"),
-            settings(held_out=0.0, **changed),
-            tmp_path / "critic",
-            on_start=lambda report, labels: found.update(labels),
-            is_dry_run=True,
-        )
-        return found
-
     twice = [*JUDGEMENTS, *(replace(each, row=replace(each.row, id="x")) for each in JUDGEMENTS)]
-    assert counts(twice, relevant_dropped=0.0) == counts(JUDGEMENTS, relevant_dropped=0.0)
-    assert counts(JUDGEMENTS, relevant_dropped=0.0)["[Relevant]"] == 30
-    assert counts(JUDGEMENTS)["[Relevant]"] < 30
+    _, labels = mix_of({"a": JUDGEMENTS}, llama_folder, tmp_path, held_out=0.0)
+    assert mix_of({"a": twice}, llama_folder, tmp_path, held_out=0.0)[1] == labels
+    assert labels["[Relevant]"] == 30
+    thinned = mix_of({"a": JUDGEMENTS}, llama_folder, tmp_path, held_out=0.0, relevant_dropped=0.3)[1]
+    assert thinned["[Relevant]"] < 30
 
 
-def test_what_one_file_holds_out_no_other_file_teaches(tmp_path, llama_folder):
-    base, reports = load_base(f"hf:{llama_folder}", device="cpu"), []
-    again = [replace(each, row=replace(each.row, id="x", topic="another")) for each in JUDGEMENTS]
-    train_critic(
-        {"a": JUDGEMENTS, "b": again}, base, settings(relevant_dropped=0.0), tmp_path / "critic",
-        on_start=lambda report, labels: reports.append(report.data_mix), is_dry_run=True,
-    )  # fmt: skip
-    assert not any(each.id.startswith("b/") for each in (*reports[0].training, *reports[0].held_out))
-
-
-def test_a_group_with_one_label_is_left_out(tmp_path, llama_folder):
-    base, reports = load_base(f"hf:{llama_folder}", device="cpu"), []
+def test_a_group_with_one_label_is_left_out_and_one_kind_teaches_nothing(tmp_path, llama_folder):
     only = [each for each in JUDGEMENTS if each.label != "[Irrelevant]"]
-    train_critic(
-        {"a": only}, base, settings(relevant_dropped=0.0), tmp_path / "critic",
-        on_start=lambda report, labels: reports.append((report.data_mix, labels)), is_dry_run=True,
-    )  # fmt: skip
-    ((mix, labels),) = reports
+    mix, labels = mix_of({"a": only}, llama_folder, tmp_path)
     assert "relevance" not in {each.task for each in (*mix.training, *mix.held_out)}
     assert "[Relevant]" not in labels
     assert mix.left_out["a", "relevance has the label [Relevant] alone"] > 0
-
-
-def test_labels_of_one_kind_teach_nothing(tmp_path, llama_folder):
-    base = load_base(f"hf:{llama_folder}", device="cpu")
     only = [each for each in JUDGEMENTS if each.label == "[Relevant]"]
     with pytest.raises(InputError, match="no group of labels has two of them to learn from"):
-        train_critic({"a": only}, base, settings(), tmp_path / "critic")
+        mix_of({"a": only}, llama_folder, tmp_path)
     with pytest.raises(InputError, match=r"\(there are no judgements\)"):
-        train_critic({"a": []}, base, settings(), tmp_path / "critic")
+        mix_of({"a": []}, llama_folder, tmp_path)
 
 
 def test_results_count_right_labels_and_separate_cases():

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from askance.core.errors import InputError
-from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance_lab.training.selfrag.rows import SelfRagRow, parse_output, read_rows, training_example
 
 TWO_PASSAGES = (
@@ -29,14 +28,6 @@ def test_only_what_stands_between_matching_paragraph_tokens_is_not_learned():
     assert [span.text for span in passages] == ["Ulm\nUlm is a town.", "Bonn\nBonn is, too."]
     assert not any(span.trusted for span in passages)
     assert parsed.tokens == tuple(piece.span.text for piece in parsed.spans if piece.span.trusted)
-
-
-def test_text_is_never_trusted_and_tokens_always_are():
-    for piece in parse_output(TWO_PASSAGES, reflection_weight=3.0).spans:
-        assert piece.span.trusted == (piece.span.text in ALL_TOKENS)
-        assert piece.weight == (
-            3.0 if piece.span.trusted else "town" not in piece.span.text and "too" not in piece.span.text
-        )
 
 
 def test_tokens_inside_a_passage_are_data():
@@ -75,12 +66,6 @@ def test_rows_of_the_authors_format(tmp_path):
     shown = "".join(span.text for span in made.prompt.parts)
     assert shown.replace("\u200b", "") == "### Instruction:\nWhere [Relevant]?\n\n### Response:\n"
     assert "[Relevant]" not in shown, "a token in an instruction is data"
-
-
-def test_an_input_has_its_own_part():
-    row = row_with(input="Ulm is a town.")
-    shown = "".join(span.text for span in training_example(row, parse_output(row.output), "f").prompt.parts)
-    assert shown == "### Instruction:\nWhere?\n\n### Input:\nUlm is a town.\n\n### Response:\n"
 
 
 def row_with(**changed):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lab.tests.training.reader.sample_examples import TOWER
 
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Raw, Sampling, untrusted
@@ -23,18 +22,12 @@ from askance.methods.selfrag.tokens import (
     has_reflection_tokens,
 )
 from askance.models.hf.load import load_hf, load_parts
-from askance.models.hf.model import encoding_of
-from askance.models.llama_cpp import load_gguf
-from askance_lab.training.reader.packing import PackedRow
-from askance_lab.training.reader.settings import ReaderSettings
-from askance_lab.training.reader.train_reader import load_base, train_reader
-from askance_lab.training.reader.training_example import encode
-from askance_lab.training.selfrag.rows import SelfRagRow, read_rows
+from askance_lab.training.reader.train_reader import load_base
+from askance_lab.training.selfrag.rows import SelfRagRow
 from askance_lab.training.selfrag.settings import SelfRagSettings
 from askance_lab.training.selfrag.train_selfrag import data_mix, train_selfrag
 from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
-from tests.models.tiny_gguf import save_gguf, tiny_llama
 from tests.tolerances import assert_near
 
 SQUAD = Path(__file__).parents[4] / "tests" / "evaluation" / "datasets" / "files" / "squad2.json"
@@ -120,90 +113,32 @@ def test_an_adapter_moves_the_new_rows_and_no_other(folder, tmp_path):
     assert added.is_tied == made.config.tie_word_embeddings
 
 
-def test_new_rows_start_as_the_mean_of_their_words(folder):
+def test_new_rows_start_as_the_mean_of_their_words_and_known_strings_keep_their_ids(folder):
     base = load_base(f"hf:{folder}", device="cpu")
+    base.tokenizer.add_tokens(["[Relevant]"])  # an ordinary token that was added
+    num_rows = len(base.tokenizer) + 40
+    base.module.resize_token_embeddings(num_rows, mean_resizing=False)  # and padded rows
+    id = base.tokenizer.convert_tokens_to_ids("[Relevant]")
     before = base.module.get_input_embeddings().weight.detach().clone()
     added = add_reflection_tokens(base.module, base.tokenizer)
     words = base.tokenizer.encode(" No Retrieval", add_special_tokens=False)
     row = base.module.get_input_embeddings().weight[added.ids["[No Retrieval]"]]
     assert_near(row.detach().numpy(), before[words].mean(dim=0).numpy(), "two layers", "float32")
-    assert added.new == ALL_TOKENS
+    assert added.ids["[Relevant]"] == id
+    assert {*added.new} == {*ALL_TOKENS} - {"[Relevant]"}
+    assert base.module.get_input_embeddings().num_embeddings == num_rows, "padded rows are used first"
     again = add_reflection_tokens(base.module, base.tokenizer)
     assert (again.new, again.ids) == ((), added.ids)
 
 
-def test_a_tokenizer_that_has_some_of_the_strings_keeps_their_ids(folder):
-    base = load_base(f"hf:{folder}", device="cpu")
-    base.tokenizer.add_tokens(["[Relevant]"])  # an ordinary token that was added
-    base.module.resize_token_embeddings(len(base.tokenizer) + 40, mean_resizing=False)  # and padded rows
-    id, num_rows = base.tokenizer.convert_tokens_to_ids("[Relevant]"), len(base.tokenizer) + 40
-    added = add_reflection_tokens(base.module, base.tokenizer)
-    assert added.ids["[Relevant]"] == id
-    assert "[Relevant]" not in added.new
-    assert base.module.get_input_embeddings().num_embeddings == num_rows, "padded rows are used first"
-
-
-def test_an_interrupted_training_gives_the_same_weights(folder, tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop(status):
-        if status.step == 2:
-            raise Stop
-
-    trained(folder, tmp_path / "whole", epochs=2)
-    start = load_base(f"hf:{folder}", device="cpu")
-    options = settings(epochs=2, checkpoint_minutes=0.0)
-    with pytest.raises(Stop):
-        train_selfrag({"rows.jsonl": ROWS}, start, options, tmp_path / "made", stop)
-    assert (tmp_path / "made.training").is_dir()
-    steps = []
-    again = load_base(f"hf:{folder}", device="cpu")
-    train_selfrag({"rows.jsonl": ROWS}, again, options, tmp_path / "made", steps.append)
-    assert steps[0].step > 1
-    first, second = (
-        load_parts(str(tmp_path / name), device="cpu")[0].state_dict() for name in ("whole", "made")
-    )
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_a_base_in_a_gguf_file_gives_one_for_llama_cpp(tmp_path):
-    module, tokenizer = tiny_llama(seed=6)
-    file = save_gguf(tmp_path / "tiny.gguf", module, tokenizer)
-    base = load_base(f"hf:{file}", device="cpu")
-    train_selfrag({"f": ROWS}, base, settings(), tmp_path / "made")
-    made = load_gguf(str(tmp_path / "made" / "model.gguf"), display_name="made")
-    plain = load_hf(str(tmp_path / "made"), device="cpu", dtype="float32")
-    assert ReflectionVocabulary.of(made).ids == ReflectionVocabulary.of(plain).ids
-    assert "gguf:THIS_FOLDER/model.gguf" in (tmp_path / "made" / "README.md").read_text()
-
-
-def test_an_adapter_is_trained_further(folder, tmp_path):
-    """With a learning rate of 0, the result is the reader, with rows for the tokens."""
-    readers = ReaderSettings(rank=4, max_tokens=512, held_out=0.0, precision="float32", paragraph=1.0)
-    reader = load_base(f"hf:{folder}", device="cpu")
-    train_reader({"squad2": (TOWER,)}, reader, readers, tmp_path / "reader")
-    start = load_base(f"hf:{tmp_path / 'reader'}", device="cpu")
-    train_selfrag({"f": ROWS}, start, settings(learning_rate=0.0), tmp_path / "made")
-    made, _ = load_parts(str(tmp_path / "made"), device="cpu", dtype="float32")
-    ids = torch.arange(3, 60)[None]
-    logits = made(input_ids=ids).logits.detach()
-    expected = reader.module(input_ids=ids).logits.detach()
-    assert_near(logits[..., : expected.shape[-1]].numpy(), expected.numpy(), "adapter in the file", "float16")
-
-
 def test_rows_about_one_document_are_held_out_together():
     rows = [
-        SelfRagRow(
-            f"q{topic}.{number}", "squad2", f"Question {number}?", "", "Ulm.[Utility:5]", topic=f"T{topic}"
-        )
-        for topic in range(40)
-        for number in range(5)
+        SelfRagRow(f"q{at}", "squad2", f"Question {at}?", "", "Ulm.[Utility:5]", topic=f"T{at // 5}")
+        for at in range(200)
     ]
     made, _ = data_mix({"folder/rows.jsonl": rows}, settings(held_out=0.3))
     topics = [
-        {each.id.rpartition("/q")[2].partition(".")[0] for each in part}
-        for part in (made.training, made.held_out)
+        {int(each.id.rpartition("/q")[2]) // 5 for each in some} for some in (made.training, made.held_out)
     ]
     assert topics[0].isdisjoint(topics[1])
     assert len(topics[0] | topics[1]) == 40
@@ -233,25 +168,6 @@ def test_rows_that_teach_nothing_are_counted_and_left_out(folder, tmp_path):
         train_selfrag({"f": (plain,)}, base, settings(), tmp_path / "made")
 
 
-def test_passages_are_no_targets(folder):
-    base = load_base(f"hf:{folder}", device="cpu")
-    add_reflection_tokens(base.module, base.tokenizer)
-    encoding = encoding_of(base.tokenizer, base.module, base.spec)
-    mix, _ = data_mix({"f": ROWS[1:2]}, settings(reflection_weight=2.0))
-    ((example,), _) = encode(mix.training, encoding, 4096)
-    row = PackedRow()
-    row.add(example)
-    ids = [target.token_id for target in row.targets]
-    written = base.tokenizer.decode(ids[:-1])
-    assert "It is in Ulm" not in written
-    assert written.replace(" ", "") == (
-        "[Retrieval]<paragraph></paragraph>[Relevant]InUlm.[Fullysupported][Utility:5]"
-    )
-    assert ids[-1] == encoding.end_id
-    assert {target.weight for target in row.targets} == {1.0, 2.0}
-    assert len(row.targets) == example.num_learned_tokens == len(row.targets[row.targets_of(example)])
-
-
 def test_the_command(run, folder, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text(
@@ -277,13 +193,3 @@ def test_the_command(run, folder, tmp_path):
     code, out, err = run(*words[:2], "--out", tmp_path / "made")
     assert (code, out) == (2, "")
     assert "there is nothing to learn from" in err
-
-
-def test_the_command_makes_rows_from_a_dataset(run, folder, tmp_path):
-    words = ["train", "selfrag", "--dataset", f"squad2:{SQUAD}?unanswerable=keep", "--model", f"hf:{folder}"]
-    words += ["--out", tmp_path / "made", "--set", "held_out=0", "--set", "max_tokens=4096"]
-    code, out, _ = run(*words, "--export", tmp_path / "rows.jsonl", "--dry-run", columns=140)
-    assert code == 0
-    assert "[Fully supported]" in out
-    assert read_rows(tmp_path / "rows.jsonl")
-    assert not (tmp_path / "made").exists()
