@@ -109,7 +109,6 @@ TABLE: Mapping[tuple[str, str], Bound] = {
     ("3 decimals", "as told"): Bound(1, 1.01, "the last digit is rounded"),
     ("4 decimals", "as told"): Bound(1, 1.01, "the last digit is rounded"),
     ("scripted", "entropy"): Bound(0.033, 1, "a script's entropy is met by a whole number of equal tokens"),
-    ("scripted", "left out"): Bound(1e-9, 10, "scripts write 1e-9 for a probability of nothing"),
     # Numbers that are drawn: standard errors.
     ("draws", "share of 2,000"): Bound(0.0112, 3.6, "of one half: the root of 0.25 / 2,000"),
     ("draws", "share of 40,000"): Bound(0.0016, 3.75, "of a tenth: the root of 0.1 / 40,000"),

@@ -37,9 +37,7 @@ def test_the_commands():
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_help_is_whole(run, path):
-    product.test_every_help_ends_with_two_examples(run, path)
-    product.test_every_command_argument_and_option_has_a_help_text(path)
-    product.test_the_docstring_of_a_command_tells_only_of_what_it_takes(path)
+    product.test_every_help_explains_all_parameters_and_ends_with_two_examples(run, path)
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES))

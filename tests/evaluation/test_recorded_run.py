@@ -22,7 +22,7 @@ from askance.evaluation.run.recorded_run import RECORDS, SETTINGS, TRACES, open_
 from askance.evaluation.run.result_file import LOCK
 from askance.storage.durable_files import locked_folder, sealed, unsealed
 from tests.evaluation.hand_made import record, settings
-from tests.storage.test_append_only import disk_with_room_for
+from tests.storage.test_durable_files import disk_with_room_for
 
 SCORING, OTHER_SCORING = open_metrics(("exact_match", "f1")), open_metrics(("recall", "match"))
 

@@ -219,7 +219,7 @@ EITHER: Mapping[str, Make] = {
     "nested.eml": lambda: message_in_message(1_000),
 }
 SKIPPED: Mapping[str, Mapping[str, Make]] = {
-    "to read (--file-": {"nested_forms.pdf": nested_forms},
+    "(--file-": {"nested_forms.pdf": nested_forms},
     "a PDF that can't be read": {"short.pdf": lambda: page_pdf(TEXT)[:300], "no_pdf.pdf": lambda: "quokka"},
     "a PDF without text": {
         "deflate_bomb.pdf": lambda: deflated(b" " * 50_000_000), "empty.pdf": lambda: text_pdf("")},

@@ -152,7 +152,7 @@ COMPANIES = {
     "no memory to restore": Company(in_turn(P[0], P[1], P[0]), (0, 0, 0), patches={RESTORE: NO_MEMORY}),
     "no restoring": Company(in_turn(P[0], P[1], P[0]), (0, 0, 0), patches={RESTORE: REFUSED}),
     "no moving to more sequences": Company(
-        [*in_turn(P[0], P[1]), P[2:4], P[:1]], (0, 0, 0, 0), None, {"context.SavedState.among": REFUSED}
+        [*in_turn(P[0], P[1]), P[2:4], P[:1]], (0, 0, 0), None, {"context.SavedState.among": REFUSED}
     ),
     "a prefix beyond a sliding window": Company(
         [*in_turn((FIRST,), *SLIDING, (ids_of(5),), *SLIDING), SLIDING], (0, 8, 8, 8), None, model="sliding"
