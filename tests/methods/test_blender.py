@@ -169,15 +169,6 @@ def test_one_l_max_for_all_is_shared_out_in_equal_parts():
     assert {"none", "one", "verified"} <= outcomes
 
 
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("l_max", [1500, 8192])
-def test_members_of_the_paper_keep_to_their_part(l_max, strict):
-    method = Blender(l_max=l_max, strict_budget=strict)
-    result, _ = run(method, ScriptedModel(None, context_tokens=20_000))
-    assert all(num_read(result, name) <= l_max for name in (*PAPER_MEMBERS.names, "verify"))
-    assert not strict or num_read(result) <= l_max
-
-
 def test_a_member_with_less_of_its_own_keeps_to_that():
     def reads(l_max):
         members = Members((("single", Single(l_max=l_max)), ("closed_book", ClosedBook())))

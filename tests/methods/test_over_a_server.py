@@ -1,7 +1,6 @@
 """Every method that may run on a server by what it needs does run there, whatever the model says."""
 
 import asyncio
-import dataclasses
 import json
 
 import pytest
@@ -34,9 +33,14 @@ def server():
         yield server
 
 
-def short(name):
-    known = {field.name for field in dataclasses.fields(method_class(name))}
-    return make_method(name, {parameter: value for parameter, value in SHORT.items() if parameter in known})
+def short(name, limits=SHORT):
+    """Return a method with those of the limits that it has; Blender has two members with theirs."""
+
+    def known(name):
+        return {limit: value for limit, value in limits.items() if hasattr(method_class(name), limit)}
+
+    members = {each: known(each) for each in ("single", "iterdrag")} if name == "blender" else {}
+    return make_method(name, known(name) | ({"methods": ",".join(members)} if members else {}) | members)
 
 
 @pytest.mark.parametrize(("options", "is_upper_bound"), [(RAW, True), ("server=vllm", False)])

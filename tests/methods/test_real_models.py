@@ -5,21 +5,25 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.configuration.methods import make_method, method_class
+from askance.configuration.methods import make_method
 from askance.core.ports import WrappedModel
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
 from askance.inference.vocabulary import Vocabulary
-from askance.methods.common.named_methods import Members
 from askance.retrieval.bm25 import open_index
 from tests.choices import watched_choices
 from tests.laboratory import EVERY_METHOD
+from tests.methods.test_over_a_server import short
 
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
 
 OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty layers"}
 """What the numbers of a model that torch computes may be off by, where sums are added up otherwise."""
 FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
+LIMITS = {
+    "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
+    "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12, "max_iters": 2,
+}  # fmt: skip
 BY_TORCH = ("single", "dragin", "selfrag")
 """What torch computes on the bundled model, too, and llama.cpp with all of its layers."""
 
@@ -34,23 +38,8 @@ BY_TORCH = ("single", "dragin", "selfrag")
 def test_method(model_name, name, request, sample_index):
     has_few_layers = model_name == "bundled_gguf" and name not in BY_TORCH
     model = request.getfixturevalue("few_layers_gguf" if has_few_layers else model_name)
-    few = {
-        "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
-        "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12, "max_iters": 2,
-    }  # fmt: skip
-
-    def parameters_of(name):
-        return {parameter: few[parameter] for parameter in few if hasattr(method_class(name), parameter)}
-
-    parameters = parameters_of(name)
-    if name == "blender":
-        members = ("single", "iterdrag")
-        parameters["methods"] = Members(
-            tuple((each, make_method(each, parameters_of(each))) for each in members)
-        )
-    method = make_method(name, parameters)
+    method = short(name, LIMITS)
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
-
     events = result.trace.events
     generated = [event for event in events if isinstance(event, Generated)]
     assert result.usage.generated_tokens == sum(event.generated_tokens for event in generated) > 0

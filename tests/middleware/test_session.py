@@ -57,6 +57,10 @@ def generate(model, *given, **options):
     return asyncio.run(model.generate(request(*given, **options)))
 
 
+def ledger(model):
+    return model._session.ledger
+
+
 class Panic(BaseException):
     """An error like the panic of a Rust extension, which is no `Exception`."""
 
@@ -74,31 +78,31 @@ class Broken(ScriptedModel):
     generate = score = attend = search = _fail
 
 
-@pytest.mark.parametrize(
-    ("prompt", "shown"), [(PROMPT, "Say it now"), (CHAT, "<user>\nhow\n<assistant>\nI am")]
-)
-def test_a_generation_is_traced_with_what_it_cost(prompt, shown):
-    trace, model, _ = session_of(ScriptedModel([Reply("red blue", doubts={"blue": 0.25})]))
-    generate(model, 9, prompt, Want(logprob=True))
-    (event,) = trace.events
-    assert (event.prompt, event.text, event.key, event.finish) == (shown, "red blue", KEY, "end")
-    assert (event.prompt_tokens, event.generated_tokens) == (asyncio.run(model.count(prompt)), 3)
-    assert event.tokens[1].logprob == near(-1.386, "as told", "3 decimals")
-    assert event.seconds > 0
-
-
-def test_scores_attention_and_searches_are_traced():
-    trace, model, retriever = session_of(ScriptedModel(scores={" yes": -0.5, " no": -1.5}), role="critic")
+def test_calls_are_traced_with_what_they_cost():
+    replies, scores = [Reply("red blue", doubts={"blue": 0.25}), "fine"], {" yes": -0.5, " no": -1.5}
+    trace, model, retriever = session_of(ScriptedModel(replies, scores=scores), role="critic")
+    generate(model, 9, PROMPT, Want(logprob=True))
+    generate(model, 9, CHAT)
     asyncio.run(model.score(PROMPT, [" yes", " no"]))
     asyncio.run(model.attend("red blue", bos=True))
     hits = asyncio.run(retriever.search("river", 3))
-    scored, attended, searched = trace.events
-    assert [type(event) for event in trace.events] == [ScoredOptions, Attended, Searched]
+    written, chatted, scored, attended, searched = trace.events
+    assert [type(event) for event in trace.events[1:]] == [Generated, ScoredOptions, Attended, Searched]
+    assert (written.prompt, written.text, written.key, written.finish) == (
+        "Say it now",
+        "red blue",
+        KEY,
+        "end",
+    )
+    assert (written.prompt_tokens, written.generated_tokens) == (NUM_TOKENS, 3)
+    assert written.tokens[1].logprob == near(-1.386, "as told", "3 decimals")
+    assert chatted.prompt == "<user>\nhow\n<assistant>\nI am"
     assert (scored.prompt, scored.options, scored.logprobs) == ("Say it now", (" yes", " no"), (-0.5, -1.5))
     assert (scored.prompt_tokens, attended.prompt_tokens) == (NUM_TOKENS + 2, 3)
-    assert scored.role == attended.role == "critic"
     assert (searched.query, searched.k, searched.hits, hits[0].passage) == ("river", 3, hits, ARNO)
-    assert trace.usage().prompt_tokens == NUM_TOKENS + 5
+    assert {event.role for event in trace.events[:-1]} == {"critic"}
+    assert all(event.seconds > 0 for event in trace.events)
+    assert trace.usage().prompt_tokens == sum(event.prompt_tokens for event in trace.events[:-1])
 
 
 def test_wrapping_changes_nothing_but_the_trace_and_the_key():
@@ -118,26 +122,28 @@ def test_wrapping_changes_nothing_but_the_trace_and_the_key():
 
 
 CALLS = {
-    "answer model {}, draft 0": lambda model, retriever: model.generate(request()),
-    "answer model {}, score": lambda model, retriever: model.score(PROMPT, ["yes"]),
-    "answer model {}, attend": lambda model, retriever: model.attend("red", bos=True),
-    "retriever {}": lambda model, retriever: retriever.search("red", 1),
+    "answer model {}, draft 0": (lambda model, retriever: model.generate(request()), NUM_TOKENS),
+    "answer model {}, score": (lambda model, retriever: model.score(PROMPT, ["yes"]), NUM_TOKENS + 1),
+    "answer model {}, attend": (lambda model, retriever: model.attend("red", bos=True), 1),
+    "retriever {}": (lambda model, retriever: retriever.search("red", 1), 0),
 }
+"""The calls of a session with the number of tokens that each reads, by their names in the trace."""
 
 
 @pytest.mark.parametrize("place", CALLS)
-@pytest.mark.parametrize("error", [ValueError("no memory"), Panic("not a char boundary")])
+@pytest.mark.parametrize("error", [TimeoutError("of the server"), Panic("not a char boundary")])
 def test_a_broken_part_is_recorded_and_named_and_an_interruption_is_none(place, error):
-    trace, *parts = session_of(Broken(error))
-    named = place.format("broken")
+    trace, *parts = session_of(Broken(error), tokens=1000, seconds=60)
+    (call, num_tokens), named = CALLS[place], place.format("broken")
     with pytest.raises((ModelFailure, RetrieverFailure), match=f"{named}: {type(error).__name__}: {error}"):
-        asyncio.run(CALLS[place](*parts))
+        asyncio.run(call(*parts))
     (event,) = trace.events
     assert (event.type, event.place) == ("error", named)
     assert (event.error, event.message) == (type(error).__name__, str(error))
+    assert ledger(parts[0]).left == 1000 - num_tokens, "what was set aside for new tokens is given back"
     trace, *parts = session_of(Broken(SystemExit()))
     with pytest.raises(SystemExit):
-        asyncio.run(CALLS[place](*parts))
+        asyncio.run(call(*parts))
     assert trace.events == []
 
 
@@ -152,10 +158,6 @@ def test_errors_of_ours_and_of_a_watcher_keep_their_type():
     assert [event.error for event in trace.events] == ["PromptTooLong", "InputError"]
 
 
-def ledger(model):
-    return model._session.ledger
-
-
 def test_what_is_spent_is_counted():
     _, model, _ = session_of(tokens=1000)
     (generation,) = generate(model, 5)
@@ -168,6 +170,7 @@ def test_what_is_spent_is_counted():
 @pytest.mark.parametrize(
     ("budget", "num_samples", "message"),
     [
+        ({"calls": 1}, 1, r"has 1 calls, and all are made: allow more \(--budget calls=N\)\."),
         ({"tokens": NUM_TOKENS}, 1, f"0 are used, and the next prompt has {NUM_TOKENS}: allow more"),
         ({"tokens": NUM_TOKENS + 3}, 1, r"all are used: allow more \(--budget tokens=N\)\."),
         ({"tokens": 2 * NUM_TOKENS + 9}, 2, "all are used"),
@@ -175,7 +178,8 @@ def test_what_is_spent_is_counted():
     ],
 )
 def test_a_call_beyond_a_limit_is_refused(budget, num_samples, message):
-    _, model, _ = session_of(**budget)
+    _, model, retriever = session_of(**budget)
+    asyncio.run(retriever.search("a", 1))
     with pytest.raises(LimitReached, match=message):
         generate(model, 5, n=num_samples)
 
@@ -194,21 +198,6 @@ def test_samples_and_calls_side_by_side_share_what_is_left():
     first, second = asyncio.run(both())
     assert [len(first), type(second)] == [1, LimitReached]
     assert ledger(model).num_spent == 2 * NUM_TOKENS + 9
-
-
-def test_a_call_that_fails_gives_back_what_was_set_aside_and_its_own_time_out_stays_one():
-    _, broken, _ = session_of(Broken(TimeoutError("of the server")), tokens=1000, seconds=60)
-    with pytest.raises(ModelFailure, match="TimeoutError: of the server"):
-        generate(broken)
-    assert (ledger(broken).num_spent, ledger(broken).left) == (NUM_TOKENS, 1000 - NUM_TOKENS)
-
-
-def test_calls_of_model_and_retriever_are_counted_together():
-    _, model, retriever = session_of(calls=2)
-    for _ in range(2):
-        asyncio.run(retriever.search("a", 1))
-    with pytest.raises(LimitReached, match=r"has 2 calls, and all are made: allow more \(--budget calls=N\)"):
-        generate(model)
 
 
 def test_time_ends_a_call_and_the_calls_after_it():
@@ -247,7 +236,7 @@ class Uncountable(ScriptedModel):
 def test_a_prompt_that_can_not_be_counted_is_a_failure_of_the_model(place):
     trace, model, retriever = session_of(Uncountable(), tokens=1000)
     with pytest.raises(ModelFailure, match=f"{place.format('scripted')}: OSError: no vocabulary"):
-        asyncio.run(CALLS[place](model, retriever))
+        asyncio.run(CALLS[place][0](model, retriever))
     assert [event.message for event in trace.events] == ["no vocabulary"]
     assert ledger(model).num_calls == 0
     _, model, _ = session_of(Uncountable(), calls=9)

@@ -160,10 +160,8 @@ class Iterdrag(TokenLimited):
     async def _search(self, state: IterdragState, query: str, why: str) -> None:
         """Search for a query, and append the new passages to those in the prompt, the best passage last."""
         query = parse_markers(query, state.question, state.run.trace).text
-        search, estimate = (
-            partial(search_for, query, state.run, why=why),
-            partial(self._num_affordable, state),
-        )
+        estimate = partial(self._num_affordable, state)
+        search = partial(search_for, query, state.run, why=why)
         found = await search_to_fit(search, estimate, state.num_passages)
         state.num_passages = state.num_passages or min(await estimate(found), len(found))
         known = {hit.passage.id for hit in state.hits}

@@ -28,18 +28,10 @@ class RetryPolicy:
     first_seconds: float = 1.0
     most_seconds: float = 30.0
 
-    def wait_seconds(self, attempt: int, asked_for: float | None) -> float:
-        """Return the wait after an attempt.
-
-        Args:
-            attempt: The number of the attempt, from 1.
-            asked_for: The wait that the server asks for, if any.
-        """
-        seconds = self.first_seconds * 2 ** (attempt - 1) if asked_for is None else asked_for
-        return min(seconds, self.most_seconds)
-
     async def keep_trying(self, call: Callable[[], Awaitable[T]], sleep: Sleep = asyncio.sleep) -> T:
         """Return the result of `call`, which is repeated while it raises `ModelUnavailable`.
+
+        The waits double every time, unless the server asks for another one.
 
         Raises:
             ModelUnavailable: The last attempt failed as well.
@@ -51,7 +43,8 @@ class RetryPolicy:
                 if attempt == self.attempts:
                     tried = "once" if attempt == 1 else f"{attempt} times"
                     raise type(error)(f"{error} (tried {tried})") from error
-                seconds = self.wait_seconds(attempt, error.after_seconds)
+                doubled, asked_for = self.first_seconds * 2 ** (attempt - 1), error.after_seconds
+                seconds = min(doubled if asked_for is None else asked_for, self.most_seconds)
                 note(
                     "retry",
                     f"{error} Waiting {seconds:g} s, then trying again ({attempt + 1} of {self.attempts}).",

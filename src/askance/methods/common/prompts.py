@@ -79,13 +79,11 @@ PLAIN = PromptTemplate(demos=(), instruction="Answer from these passages.", name
 
 Layout = Literal["auto", "raw", "chat"]
 
-CapabilityChoice = tuple[frozenset[Capability], ...]
-
 STOPS = ("\n\n", "\nQuestion:", "\nContext:")
 """Stop strings: a blank line, and the beginnings of a question or passage block that a model invents."""
 
 
-def layout_needs(layout: Layout, *, continues: bool) -> CapabilityChoice:
+def layout_needs(layout: Layout, *, continues: bool) -> tuple[frozenset[Capability], ...]:
     """Return the capabilities that `answer_prompt` needs, as alternative sets of which one is enough.
 
     Args:
