@@ -165,8 +165,7 @@ def test_a_ledger_shares_its_tokens_and_takes_back_what_is_left_over():
 
 @pytest.mark.parametrize(("most", "num_words", "max_tokens"), [(5, 6, 1), (None, 30, 1), (None, 10, 11)])
 def test_a_ledger_never_gives_more_than_it_has(most, num_words, max_tokens):
-    budget = TokenLedger(most).lend(most)
-    prompt = Raw((Span(" word" * num_words),))
+    budget, prompt = TokenLedger(most).lend(most), Raw((Span(" word" * num_words),))
     with pytest.raises(NoRoom):
         asyncio.run(budget.read(ScriptedModel(["x"], context_tokens=20), prompt, max_tokens))
     assert budget.was_short

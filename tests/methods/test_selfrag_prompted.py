@@ -244,13 +244,6 @@ def test_a_judge_that_can_not_score_writes_its_label(written, share):
     assert len(queries) == share
 
 
-def test_likelihoods_of_nothing_are_a_distribution_of_zeros():
-    critic = ScriptedModel(scores=lambda prompt, option: -math.inf, name="judge")
-    result, _, queries = run(selfrag(), {"answer": plain(), "critic": critic})
-    assert queries == []
-    assert set(result.trace.decisions[0].numbers.values()) == {0.0}
-
-
 def test_a_critic_with_tokens_beside_a_writer_without():
     """The critic reads the text in its own layout, and predicts the token that follows."""
     text = "The Arno flows there. So the answer is the Arno."

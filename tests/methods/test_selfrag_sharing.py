@@ -1,6 +1,4 @@
-"""The cost of Self-RAG's judgements in words: each is asked at most once, and only if the answer depends on
-it.
-"""
+"""The cost of Self-RAG's judgements in words: each is asked at most once, and only if the answer needs it."""
 
 import asyncio
 import random

@@ -1,6 +1,7 @@
 """Reflection tokens: their strings in texts, scores and decisions from their probabilities, and options."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from askance.core.types import Hit, Passage, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.prompts import named_option
-from askance.methods.selfrag.segments import Segment
+from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
     CONTINUE,
@@ -112,6 +113,14 @@ def test_an_escaped_hit_counts_title_and_text():
 def test_the_score_of_a_candidate(parameters, score):
     assert Selfrag(**parameters).answer_score(CANDIDATE) == near(score)
     assert Selfrag().segment_score(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85), "without utility"
+
+
+def test_the_least_judgement_of_a_path():
+    judged = replace(CANDIDATE, hit=Hit(Passage("a", "Arno", "It is long."), 0.5, 2))
+    unsupported = replace(judged, support={}, relevance={RELEVANT: 0.8, IRRELEVANT: 0.2})
+    assert Path((CANDIDATE,)).reflection is None, "it has no passage"
+    assert Path((CANDIDATE, judged)).reflection == near(0.9 * 0.85)
+    assert Path((unsupported, replace(judged, relevance={}))).reflection == near(0.8)
 
 
 @pytest.mark.parametrize("score", [relevance_score, support_score, utility_score, retrieval_share])
