@@ -39,20 +39,16 @@ class TokenLogits(Protocol):
     @property
     def best(self) -> tuple[float, int]:
         """The greatest logit and its token id."""
-        ...
 
     @property
     def entropy(self) -> float:
         """The entropy over the whole vocabulary (nats)."""
-        ...
 
     def logprob(self, id: int) -> float:
         """Return the log-probability of one token (nats)."""
-        ...
 
     def top(self, count: int) -> tuple[tuple[int, float], ...]:
         """Return the `count` most probable token ids with their log-probabilities (nats), best first."""
-        ...
 
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
         """Return the probabilities after temperature, top-k and top-p, in this order.
@@ -60,7 +56,6 @@ class TokenLogits(Protocol):
         Returns:
             An array of shape [vocabulary], in which tokens excluded by top-k or top-p have probability 0.
         """
-        ...
 
 
 class TokenSampler:

@@ -118,17 +118,13 @@ class Lora:
         return product
 
 
-def pack(
-    source: Path, target: Path, adapter: Path | None = None, *, matrices: str, embeddings: str = ""
-) -> None:
-    """Write the model in the file `source` to `target` with other types of weights.
+def pack(source: Path, target: Path, adapter: Path | None = None, *, matrices: str) -> None:
+    """Write the model in the file `source` to `target` with another type of the matrices in layers.
 
     Args:
         adapter: The folder of an adapter that comes with askance, to merge into the weights.
-        matrices: The type of the matrices in layers: F32, Q8_0 or Q4_0. A matrix whose rows are not a whole
-            number of blocks becomes F32. Vectors keep their type.
-        embeddings: The type of the embeddings, and of the output matrix if it is separate. By default they
-            keep their type.
+        matrices: The new type: F32, Q8_0 or Q4_0. A matrix whose rows are not a whole number of blocks
+            becomes F32. Vectors, the embeddings and a separate output matrix keep their type.
 
     Raises:
         ModelSpecError: The file `source` is damaged.
@@ -141,7 +137,7 @@ def pack(
         doing("quantising tensors", total=len(base.tensors)) as advance,
     ):
         for name, tensor in base.tensors.items():
-            kind = _type_of(tensor, embeddings if name in _EMBEDDINGS else matrices)
+            kind = _type_of(tensor, "" if name in _EMBEDDINGS else matrices)
             writer.add_tensor(name, _converted(tensor, kind, lora), raw_dtype=kind)
             advance(1)
 
