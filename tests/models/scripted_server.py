@@ -9,9 +9,11 @@ import asyncio
 import json
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
 from askance.core.errors import PromptTooLong
@@ -31,6 +33,7 @@ from askance.models.scripted import VOCABULARY, ScriptedModel, nonsense_distribu
 
 Json = dict[str, Any]
 _DONE = "data: [DONE]\n\n"
+_STREAM = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Fault:
     Attributes:
         body: The body of an unstreamed answer: a JSON value, or literal text.
         events: The events of a streamed answer: JSON values, or literal texts.
-        ends: How the answer ends: with [DONE], without it, or by a cut connection.
+        ends: How the answer ends: with [DONE], without it, by a cut connection, with [DONE] but no end of the
+            response, or never, with a space every 20 ms.
         seconds: The seconds to wait before the response.
     """
 
@@ -48,7 +52,7 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: object = None
     events: Sequence[object] = ()
-    ends: Literal["done", "silent", "cut"] = "done"
+    ends: Literal["done", "silent", "cut", "open", "drips"] = "done"
     seconds: float = 0.0
 
 
@@ -62,8 +66,8 @@ class Request:
     method: str = "POST"
 
 
-class ScriptedServer:
-    """A server that runs in a separate thread while its context manager is open.
+class ScriptedServer(ThreadingHTTPServer):
+    """A server that runs in separate threads while its context manager is open.
 
     Args:
         latency_seconds, token_seconds: The waits before each answer and before each token.
@@ -78,6 +82,9 @@ class ScriptedServer:
         num_connections: The number of connections so far.
     """
 
+    daemon_threads = True
+    request_queue_size = 256
+
     def __init__(
         self,
         model: ScriptedModel | None = None,
@@ -87,6 +94,7 @@ class ScriptedServer:
         key: str = "",
         port: int = 0,
     ) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.faults: deque[Fault] = deque()
         self.answers: Callable[[Request], Fault | None] = lambda request: None
         self.withholds: set[Literal["logprobs", "completions"]] = set()
@@ -94,148 +102,123 @@ class ScriptedServer:
         self.num_sent: list[int] = []
         self.num_connections = 0
         # Texts are split into the words that the model writes, so that it can continue its own texts.
-        self._model = model or ScriptedModel(control=VOCABULARY[:-1])
-        self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
-        self._key, self._port = key, port
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._is_up = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    @property
-    def url(self) -> str:
-        """The URL, such as ``http://127.0.0.1:8000/v1``."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        self.model = model or ScriptedModel(control=VOCABULARY[:-1])
+        self.latency_seconds, self.token_seconds, self.key = latency_seconds, token_seconds, key
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._is_up.wait()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self.shutdown()
+        super().__exit__(*raised)
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
+    def handle_error(self, *_: object) -> None:
+        """Ignore errors of connections, since the client may leave at any time."""
 
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
-        self._port = server.sockets[0].getsockname()[1]
-        self._is_up.set()
-        await self._stop.wait()
-        server.close()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.num_connections += 1
-        try:
-            while (request := await _read(reader)) is not None:
-                self.requests.append(request)
-                if not await self._answer(request, writer):
-                    break
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client may leave at any time
-        finally:
-            writer.close()
-
-    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
-        """Answer a request, and return whether the connection may be used again."""
+    def respond(self, request: Request) -> Fault | None:
+        """Return the response to a request, or None for a text that the model generates."""
         if self.faults:
-            return await _give(self.faults.popleft(), writer)
-        if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
-            message = f"wrong key: {request.headers.get('authorization')}"
-            return await _give(Fault(401, body={"error": {"message": message}}), writer)
+            return self.faults.popleft()
+        if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
+            return _refusal(401, f"wrong key: {request.headers.get('authorization')}")
         if (answer := self.answers(request)) is not None:
-            return await _give(answer, writer)
-        await asyncio.sleep(self._latency_seconds)
+            return answer
+        time.sleep(self.latency_seconds)
         if "completions" in self.withholds and request.path.endswith("/v1/completions"):
-            return await _give(Fault(404, body={"error": {"message": "no such endpoint"}}), writer)
+            return _refusal(404, "no such endpoint")
         if "logprobs" in self.withholds:
             request.body.pop("logprobs", None)
-        if request.path.endswith("/completions"):
-            return await self._complete(request, writer)
-        return await _give(_counted(self._model, request), writer)
-
-    async def _complete(self, request: Request, writer: asyncio.StreamWriter) -> bool:
-        body, is_chat = request.body, "messages" in request.body
-        if body.get("echo"):
-            return await _give(Fault(body=_echo(self._model, body)), writer)
-        prompt = _prompt(body)
-        sampling = Sampling(
-            body.get("max_completion_tokens") or body.get("max_tokens") or 16,
-            body.get("temperature", 1.0),
-            body.get("top_p", 1.0),
-            body.get("top_k", 0),
-        )
-        want = Want(logprob=True, top_logprobs=_num_top(body))
-        try:
-            (written,) = await self._model.generate(
-                GenerateRequest(prompt, sampling, want, key=("seed", body.get("seed", "")))
-            )
-        except PromptTooLong as error:
-            problem = {"message": str(error), "code": "context_length_exceeded"}
-            return await _give(Fault(400, body={"error": problem}), writer)
-        events = list(_events(written, body, is_chat=is_chat))
-        _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-        self.num_sent.append(0)
-        began = self._loop.time()
-        for number, event in enumerate(events):
-            if self._token_seconds:  # due by the clock, so that delays do not add up
-                due = began + (number + 1) * self._token_seconds
-                await asyncio.sleep(max(0.0, due - self._loop.time()))
-            _chunk(writer, f"data: {json.dumps(event)}\n\n")
-            if self._token_seconds or number == len(events) - 1:
-                await writer.drain()
-            self.num_sent[-1] += 1
-        _chunk(writer, _DONE)
-        _chunk(writer, "")
-        await writer.drain()
-        return True
+        if not request.path.endswith("/completions"):
+            return _counted(self.model, request)
+        return Fault(body=_echo(self.model, request.body)) if request.body.get("echo") else None
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
-    first = await reader.readline()
-    if not first.strip():
-        return None
-    headers: dict[str, str] = {}
-    while line := (await reader.readline()).decode("latin-1").strip():
-        name, _, value = line.partition(":")
-        headers[name.lower()] = value.strip()
-    content = await reader.readexactly(int(headers.get("content-length", 0)))
-    method, path, *_ = first.decode().split()
-    return Request(path, headers, json.loads(content or b"{}"), method)
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: ScriptedServer
 
+    def setup(self) -> None:
+        super().setup()
+        self.server.num_connections += 1
 
-def _begin(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
-    lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers.items())]
-    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(self.path, headers, json.loads(content or b"{}"), self.command)
+        self.server.requests.append(request)
+        response = self.server.respond(request)
+        if response is None:
+            try:
+                self._send_events(list(_events(_generate(self.server.model, request.body), request.body)))
+            except PromptTooLong as error:
+                response = _refusal(400, str(error), code="context_length_exceeded")
+        if response is not None:
+            self._give(response)
 
-def _chunk(writer: asyncio.StreamWriter, text: str) -> None:
-    content = text.encode()
-    writer.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
+    do_GET = do_POST
 
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status, "Status")
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
 
-async def _give(fault: Fault, writer: asyncio.StreamWriter) -> bool:
-    await asyncio.sleep(fault.seconds)
-    if fault.body is not None or fault.status != 200:
-        text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
+    def _chunk(self, text: str) -> None:
         content = text.encode()
-        kind = {"Content-Type": "application/json", "Content-Length": str(len(content))}
-        _begin(writer, fault.status, {**kind, **fault.headers})
-        writer.write(content)
-        await writer.drain()
-        return fault.ends != "cut"
-    _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-    for event in fault.events:
-        _chunk(writer, f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n")
-    if fault.ends == "done":
-        _chunk(writer, _DONE)
-    if fault.ends != "cut":
-        _chunk(writer, "")
-    await writer.drain()
-    return fault.ends != "cut"
+        self.wfile.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
+
+    def _send_events(self, events: Sequence[Json]) -> None:
+        server = self.server
+        self._begin(200, _STREAM)
+        server.num_sent.append(0)
+        began, stream = time.monotonic(), len(server.num_sent) - 1
+        for number, event in enumerate(events, start=1):
+            if server.token_seconds:  # due by the clock, so that delays do not add up
+                time.sleep(max(0.0, began + number * server.token_seconds - time.monotonic()))
+            self._chunk(f"data: {json.dumps(event)}\n\n")
+            server.num_sent[stream] += 1
+        self._chunk(_DONE)
+        self._chunk("")
+
+    def _give(self, fault: Fault) -> None:
+        time.sleep(fault.seconds)
+        self.close_connection = fault.ends == "cut"
+        if fault.body is not None or fault.status != 200:
+            content = (fault.body if isinstance(fault.body, str) else json.dumps(fault.body)).encode()
+            kind = {"Content-Type": "application/json", "Content-Length": str(len(content))}
+            self._begin(fault.status, {**kind, **fault.headers})
+            self.wfile.write(content)
+            while fault.ends == "drips":
+                self.wfile.write(b" ")
+                time.sleep(0.02)
+            return
+        self._begin(200, _STREAM)
+        for event in fault.events:
+            self._chunk(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n")
+        if fault.ends in ("done", "open"):
+            self._chunk(_DONE)
+        if fault.ends in ("done", "silent"):
+            self._chunk("")
+
+
+def _refusal(status: int, message: str, **more: str) -> Fault:
+    return Fault(status, body={"error": {"message": message, **more}})
+
+
+def _generate(model: ScriptedModel, body: Json) -> Generation:
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or 16
+    shape = body.get("temperature", 1.0), body.get("top_p", 1.0), body.get("top_k", 0)
+    want = Want(logprob=True, top_logprobs=_num_top(body))
+    key = ("seed", body.get("seed", ""))
+    request = GenerateRequest(_prompt(body), Sampling(limit, *shape), want, key=key)
+    (generation,) = asyncio.run(model.generate(request))
+    return generation
 
 
 def _prompt(body: Json) -> Prompt:
@@ -255,8 +238,8 @@ def _num_top(body: Json) -> int:
     return int(body.get("top_logprobs", 0)) if isinstance(wanted, bool) else int(wanted or 0)
 
 
-def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]:
-    has_logprobs = body.get("logprobs") not in (None, False)
+def _events(written: Generation, body: Json) -> Iterator[Json]:
+    has_logprobs, is_chat = body.get("logprobs") not in (None, False), "messages" in body
     options = body.get("stream_options") or {}
     usage = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.generated_tokens}
     running = {"usage": usage} if options.get("continuous_usage_stats") else {}
@@ -307,4 +290,4 @@ def _counted(model: ScriptedModel, request: Request) -> Fault:
             return Fault(body={"count": len(model.prompt_ids(_prompt(body)))})
         case "/extras/tokenize/count":
             return Fault(body={"count": len(model.tokenize([Span(body["input"])]))})
-    return Fault(404, body={"error": {"message": f"no such path: {request.path}"}})
+    return _refusal(404, f"no such path: {request.path}")

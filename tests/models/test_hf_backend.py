@@ -1,6 +1,7 @@
 """Test that torch computes the same as eager attention: alone, batched, in pieces and after failures.
 
 Each architecture that can be batched is a tiny random model, which transformers computes as the reference.
+The last tests are those of the KV pool: no cell is lost, and texts without a common prefix never share one.
 """
 
 from functools import cache
@@ -17,6 +18,7 @@ from torch import nn
 from askance.inference.engine import LLMEngine
 from askance.models.hf.attention import ATTENTION_NAME
 from askance.models.hf.backend import TorchBackend
+from askance.models.hf.kv_cache import KVPool
 
 SLIDING = {"sliding_window": 4}
 MIXED = {"layer_types": ["full_attention", "sliding_attention"], "head_dim": 8}
@@ -168,11 +170,17 @@ def test_a_pass_that_breaks_and_memory_that_runs_out_change_nothing(case, monkey
         case.check(each)
 
 
-@pytest.mark.parametrize("model_type", ["bloom", "falcon"])
-def test_a_model_without_the_attention_interface_has_no_attention_but_works(model_type):
-    module = tiny_module(model_type, n_layer=2, n_head=4)
+SINKS = {"head_dim": 8, "num_local_experts": 4, "layer_types": ["full_attention"] * 2}
+
+
+@pytest.mark.parametrize("model_type", ["bloom", "falcon", "gpt_oss"])
+def test_other_kinds_of_attention_are_not_captured_but_work(model_type):
+    """Bloom and Falcon have no interface for attention; GPT-OSS has attention sinks."""
+    settings = SINKS if model_type == "gpt_oss" else {"n_layer": 2, "n_head": 4}
+    module = tiny_module(model_type, **settings)
     backend, request = TorchBackend(module, model_type), Fixed(wants_attention=False)
     assert (backend.attention_layer, backend.can_batch) == (None, False)
+    assert module.config._attn_implementation != ATTENTION_NAME
     compute(engine_of(backend), request, Fixed(range(3, 9), []))
     with torch.inference_mode():
         expected = module(torch.tensor([PROMPT + MORE])).logits[0, len(PROMPT) - 1 :]
@@ -186,13 +194,6 @@ LONG_ROPE = {"short_factor": [1.0] * 4, "long_factor": [3.0] * 4, "original_max_
 def test_positions_that_depend_on_the_longest_text_prevent_batches(rope):
     rope = {"rope_theta": 10_000.0, "factor": 2.0, **rope}
     assert not TorchBackend(tiny_module("llama", rope_parameters=rope), "llama").can_batch
-
-
-def test_attention_sinks_are_left_to_their_own_implementation():
-    sinks = {"head_dim": 8, "num_local_experts": 4, "layer_types": ["full_attention"] * 2}
-    module = tiny_module("gpt_oss", **sinks)
-    assert TorchBackend(module, "sinks").attention_layer is None
-    assert module.config._attn_implementation != ATTENTION_NAME
 
 
 TEXTS = [[(7 * at + number) % 299 for at in range(length)] for number, length in enumerate((9, 30, 4))]
@@ -240,3 +241,66 @@ def test_each_layer_computes_its_own_product(model_type):
     computed(module)
     (num_passes,) = {called.count(name) for name in linear}
     assert num_passes >= len(MORE[:2]) + 1
+
+
+@pytest.fixture
+def pool():
+    return KVPool()
+
+
+def write(pool, cells, number):
+    for layer, heads in enumerate((2, 1)):
+        new = torch.full((len(cells.indices), heads, 3), float(number))
+        pool.write(layer, torch.tensor(cells.indices), new, new)
+    return cells
+
+
+def numbers(pool, cells):
+    tensors = [tensor for layer in pool.layers.values() for tensor in layer]
+    return {value for tensor in tensors for value in tensor[cells.indices].unique().tolist()}
+
+
+def test_each_text_has_its_own_cells(pool):
+    cells = {number: write(pool, pool.allocate(400), number) for number in (1, 2, 3)}
+    del cells[2]
+    write(pool, pool.allocate(900), 9)
+    assert [numbers(pool, cells[number]) for number in (1, 3)] == [{1}, {3}]
+
+
+def test_a_common_prefix_stays_until_the_last_text_has_left(pool):
+    first = write(pool, pool.allocate(40), 1)
+    block = first.prefix(16)
+    del first
+    second = pool.allocate(60).with_prefix(block, 16)
+    assert (len(second.indices), second.indices[:16]) == (60, block.indices)
+    assert pool.allocate(20).with_prefix(block, 3).indices[:3] == block.indices[:3]
+    del block
+    write(pool, pool.allocate(2000), 9)
+    assert numbers(pool, second.prefix(16)) == {1}
+
+
+def test_memory_is_freed_when_no_text_uses_any(pool):
+    cells = write(pool, pool.allocate(40), 1)
+    pool.free_memory()
+    assert numbers(pool, cells) == {1}
+    del cells
+    pool.free_memory()
+    assert pool.layers == {}
+    again = write(pool, pool.allocate(5), 2)
+    assert numbers(pool, again) == {2}
+
+
+def test_memory_that_runs_out_while_the_pool_grows_loses_nothing(pool, monkeypatch):
+    first, cat, calls = write(pool, pool.allocate(10), 1), torch.cat, []
+
+    def full(tensors):
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+        return cat(tensors)
+
+    monkeypatch.setattr(torch, "cat", full)
+    with pytest.raises(RuntimeError):
+        pool.allocate(5000)
+    second = write(pool, pool.allocate(1500), 2)
+    assert (numbers(pool, first), numbers(pool, second)) == ({1}, {2})

@@ -26,6 +26,7 @@ from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Want, untrusted
 from askance.methods.baselines import Single
 from askance.middleware.session import Session, SessionModel
+from askance.models.openai.tokenization import tokenize
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
@@ -121,12 +122,6 @@ def test_other_tasks_go_on_while_a_slow_server_counts():
     assert num_requests == {0, 1, 2, 3}, "other tasks ran during each request"
 
 
-def test_scores_are_read_from_the_repeated_prompt(server):
-    prompt, options = Raw((Span("One red"),)), [" river", " two three"]
-    scores = asyncio.run(model_of(server, SCORING).score(prompt, options))
-    assert scores == asyncio.run(ScriptedModel().score(prompt, options))
-
-
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -136,10 +131,13 @@ def test_scores_are_read_from_the_repeated_prompt(server):
         (event("Where is it? Bonn.", logprobs_of("Where is it?", " Bonn")), "by one token: none for '.'"),
     ],
 )
-def test_scores_that_can_not_be_read(server, answer, message):
+def test_scores_are_read_from_the_repeated_prompt(server, answer, message):
+    model, options = model_of(server, SCORING), [" Bonn", " two three"]
+    scores = asyncio.run(model.score(RAW, options))
+    assert scores == asyncio.run(ScriptedModel().score(RAW, options))
     server.faults.append(Fault(body=answer))
     with pytest.raises(ModelFailure, match=message):
-        asyncio.run(model_of(server, SCORING).score(RAW, [" Bonn"]))
+        asyncio.run(model.score(RAW, [" Bonn"]))
 
 
 def test_a_server_that_counts_tokens_otherwise(server):
@@ -151,63 +149,54 @@ def test_a_server_that_counts_tokens_otherwise(server):
 
 
 def test_characters_in_parts(server):
-    flower = "🌸".encode()
-    tokens = [("", flower[:2], -0.1), ("🌸", flower[2:], -0.2), ("!", b"!", -0.3)]
-    choices = [
-        {
-            "delta": {"content": text},
-            "logprobs": {"content": [{"token": text, "bytes": list(part), "logprob": logprob}]},
-        }
-        for text, part, logprob in tokens
-    ]
-    end = {"delta": {}, "finish_reason": "stop"}
-    server.faults.append(Fault(events=[{"choices": [choice]} for choice in (*choices, end)]))
-    model = model_of(server, "logprobs=1")
-    (written,) = write(model, CHAT, Want(logprob=True))
+    tokens = [("", "bytes:\\xf0\\x9f", -0.1), ("🌸", "bytes:\\x8c\\xb8", -0.2), ("!", "!", -0.3)]
+    events = [event(text, logprobs_of(token, logprob=logprob)) for text, token, logprob in tokens]
+    server.faults.append(Fault(events=[*events, event(finish="stop")]))
+    model = model_of(server, "completions=1&logprobs=1")
+    (written,) = write(model, RAW, Want(logprob=True))
     shown = [(token.text, token.start, token.end, token.logprob) for token in written.tokens]
     assert shown == [("", 0, 0, -0.1), ("🌸", 0, 1, -0.2), ("!", 1, 2, -0.3)]
     assert model.decode(tuple(token.id for token in written.tokens)) == "🌸!"
 
 
-def test_requests_for_raw_prompts(server):
-    model = model_of(server, "completions=1&top_logprobs=5&top_k=1")
-    prompt = Raw((Span("<|a|>"), untrusted("<|im_end|> there")), (model.tokenize(" It"),))
-    write(model, prompt, Want(entropy=True), stop=("\n",))
-    write(model, temperature=0.7, top_p=0.9, top_k=3)
-    greedy, drawn = (request.body for request in server.requests)
-    common = {"model": "tiny", "max_tokens": 20, "stream": True, "stream_options": {"include_usage": True}}
-    text = "<|a|><\u200b|im_end|> there It"
-    assert server.requests[0].path == "/v1/completions"
-    assert greedy == common | {"prompt": text, "temperature": 0.0, "logprobs": 5}
-    assert 0 <= drawn.pop("seed") < 2**31
-    assert drawn == common | {"prompt": "Where is it?", "temperature": 0.7, "top_p": 0.9, "top_k": 3}
+COMMON = {"model": "tiny", "stream": True, "stream_options": {"include_usage": True}}
+TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
+ANSWER = {"role": "assistant", "content": "It is"}
+GOING_ON = Chat(CHAT.turns, (untrusted("It is"),))
+CONTROL = Raw((Span("<|a|>"), untrusted("<|im_end|> there")), (tokenize(" It"),))
+NEUTRAL = {"repeat_penalty": 1.0, "min_p": 0.0}
+DRAWN = {"temperature": 1.0, "top_p": 0.9, "top_k": 3}
 
 
-def test_requests_for_chats(server):
-    prompt = Chat(CHAT.turns, (untrusted("It is"),))
-    write(model_of(server, "continuation=1&logprobs=1"), prompt, Want(logprob=True))
-    write(model_of(server, "continuation=final_message&top_logprobs=4&completion_tokens=1"), prompt)
-    write(model_of(server, "top_logprobs=5"), CHAT, Want(logprob=True))
-    plain, flagged, with_top = (request.body for request in server.requests)
-    messages = [("system", "Be brief."), ("user", "Where is it?"), ("assistant", "It is")]
-    common = {
-        "model": "tiny", "temperature": 0.0, "stream": True, "stream_options": {"include_usage": True},
-        "messages": [{"role": role, "content": content} for role, content in messages],
-    }  # fmt: skip
-    continuing = {"continue_final_message": True, "add_generation_prompt": False}
-    assert plain == common | {"max_tokens": 20, "logprobs": True}
-    assert flagged == common | {"max_completion_tokens": 20, **continuing}
-    assert (with_top["logprobs"], with_top["top_logprobs"]) == (True, 1), "no more than are wanted"
-
-
-def test_a_server_with_penalties_of_its_own_gets_neutral_values(server):
-    model = model_of(server, "completions=1&neutral=1&top_k=1")
-    write(model)
-    write(model, temperature=1.0, top_k=7)
-    sent = [
-        [request.body[name] for name in ("repeat_penalty", "min_p", "top_k")] for request in server.requests
-    ]
-    assert sent == [[1.0, 0.0, 0], [1.0, 0.0, 7]]
+@pytest.mark.parametrize(
+    ("options", "prompt", "want", "sampling", "expected"),
+    [
+        ("top_logprobs=5", CONTROL, Want(entropy=True), {"stop": ("\n",)}, {"logprobs": 5}),
+        ("top_k=1", RAW, Want(), DRAWN, DRAWN),
+        ("top_k=1&neutral=1", RAW, Want(), {}, NEUTRAL | {"top_k": 0}),
+        ("top_k=1&neutral=1", RAW, Want(), DRAWN, NEUTRAL | DRAWN),
+        ("continuation=1&logprobs=1", GOING_ON, Want(logprob=True), {}, {"logprobs": True}),
+        ("continuation=final_message&top_logprobs=4", GOING_ON, Want(), {}, {}),
+        ("top_logprobs=5", CHAT, Want(logprob=True), {}, {"logprobs": True, "top_logprobs": 1}),
+        ("completion_tokens=1", CHAT, Want(), {}, {}),
+    ],
+)
+def test_requests(server, options, prompt, want, sampling, expected):
+    write(model_of(server, f"completions=1&{options}"), prompt, want, **sampling)
+    (request,) = server.requests
+    body = dict(request.body)
+    is_drawn, is_raw = "temperature" in sampling, isinstance(prompt, Raw)
+    assert request.path == ("/v1/completions" if is_raw else "/v1/chat/completions")
+    assert (0 <= body.pop("seed") < 2**31) if is_drawn else ("seed" not in body)
+    expected = COMMON | {"temperature": 0.0} | expected
+    expected |= {"max_completion_tokens" if "completion_tokens" in options else "max_tokens": 20}
+    if is_raw:
+        expected["prompt"] = "<|a|><\u200b|im_end|> there It" if prompt is CONTROL else "Where is it?"
+    else:
+        expected["messages"] = [*TURNS, ANSWER] if prompt is GOING_ON else TURNS
+    if "final_message" in options:
+        expected |= {"continue_final_message": True, "add_generation_prompt": False}
+    assert body == expected
 
 
 def test_a_server_that_does_not_guard_its_window_is_asked_to_count(server):
@@ -222,23 +211,18 @@ def test_a_server_that_does_not_guard_its_window_is_asked_to_count(server):
     assert server.requests == []
 
 
-def test_a_full_window_is_noted(server, notes):
+def test_a_full_window_and_an_undeclared_top_k_are_noted(server, notes):
     exact = asyncio.run(ScriptedModel().count(RAW))
-    write(model_of(server, f"{ALL}&context={exact + 20}"))
+    write(model_of(server, f"{ALL}&context={exact + 20}"), top_k=5)
     assert notes == []
     write(model_of(server, f"{ALL}&context={exact + 19}"))
-    ((name, text),) = notes
-    assert name == "window"
-    assert f"read {exact} tokens with 20 more to write and has a window of {exact + 19}" in text
-
-
-def test_top_k_is_left_out_if_it_is_not_declared_and_that_is_noted(server, notes):
     write(model_of(server), temperature=1.0, top_k=5)
-    write(model_of(server), temperature=0.0, top_k=5)
-    assert "top_k" not in server.requests[0].body
-    ((name, text),) = notes
-    assert name == "top_k"
-    assert "not declared to support top_k=5, and draws from all tokens: add top_k=1 to its" in text
+    assert "top_k" not in server.requests[-1].body
+    window, top_k = notes
+    assert window[0] == "window"
+    assert f"read {exact} tokens with 20 more to write and has a window of {exact + 19}" in window[1]
+    assert top_k[0] == "top_k"
+    assert "not declared to support top_k=5, and draws from all tokens: add top_k=1 to its" in top_k[1]
 
 
 def test_seeds_depend_on_key_and_sample_alone(server):
@@ -309,12 +293,6 @@ def test_a_refused_parameter_is_left_out_and_noted(
     assert consequence in note
 
 
-def test_a_length_has_the_name_that_the_server_takes(server):
-    refuse(server, "max_tokens", shape="Unsupported parameter: '{}'. Use 'max_completion_tokens' instead.")
-    assert write(model_of(server, "chat=1"), CHAT)[0].text == TEXT
-    assert {name for name in server.requests[-1].body if "max" in name} == {"max_completion_tokens"}
-
-
 @pytest.mark.parametrize(
     ("names", "options", "prompt"),
     [
@@ -325,10 +303,13 @@ def test_a_length_has_the_name_that_the_server_takes(server):
     ],
 )
 def test_an_indispensable_parameter_is_not_left_out(server, names, options, prompt):
+    refuse(server, "max_tokens")
+    assert write(model_of(server, "chat=1"), CHAT)[0].text == TEXT, "the length has another name"
+    assert server.requests.pop().body["max_completion_tokens"] == 20
     refuse(server, *names)
     with pytest.raises(RequestRefused, match="answered 400: Unrecognized request argument supplied: "):
         write(model_of(server, options), prompt, Want(logprob=options == ALL))
-    assert len(server.requests) <= 3
+    assert len(server.requests) <= 4
 
 
 def together(model, count, **sampling):
