@@ -38,7 +38,7 @@ def test_the_path_of_the_papers_second_case():
     summary = result.trace.events[max(event.id for event in result.trace.events if event.type == "generate")]
     assert f"Known: {WHERE} Over Crum Creek\nKnown: {TRANSFORMED} The Delaware River\n" in summary.prompt
     assert [citation.passage for citation in result.answer.citations] == [CREEK], "it names the answer"
-    assert exact_match(result.answer.text, ["Delaware River"], "airrag") == 0, "a sentence"
+    assert exact_match(result.answer.text, ["Delaware River"]) == 0, "a sentence"
     assert [each.why for each in decisions(result) if each.name == "choose"] == ["it is the only answer"]
 
 
