@@ -240,17 +240,15 @@ _DATASETS = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(en
 DATASETS: Mapping[str, Dataset] = {name: Dataset(**row) for name, row in _DATASETS.items()}
 
 _ANSWERS = "askance.evaluation.metrics.answers"
-_WORD_FORMS = ("dragin", "airrag")
-"""The normalisations after which answers are compared word by word."""
 METRICS: Mapping[str, Metric] = {
-    "exact_match": Metric(f"{_ANSWERS}:exact_match", "short answer", (*_WORD_FORMS, "selfrag")),
-    "f1": Metric(f"{_ANSWERS}:f1", "short answer", _WORD_FORMS),
-    "precision": Metric(f"{_ANSWERS}:precision", "short answer", _WORD_FORMS),
-    "recall": Metric(f"{_ANSWERS}:recall", "short answer", _WORD_FORMS),
+    "exact_match": Metric(f"{_ANSWERS}:exact_match", "short answer"),
+    "f1": Metric(f"{_ANSWERS}:f1", "short answer"),
+    "precision": Metric(f"{_ANSWERS}:precision", "short answer"),
+    "recall": Metric(f"{_ANSWERS}:recall", "short answer"),
     "accuracy": Metric(f"{_ANSWERS}:accuracy", "short answer"),
     "yes_no_accuracy": Metric(f"{_ANSWERS}:yes_no_accuracy", "short answer"),
     "choice_accuracy": Metric(f"{_ANSWERS}:choice_accuracy", "short answer", takes_example=True),
-    "match": Metric(f"{_ANSWERS}:match", "text", ("raw", "normalised")),
+    "match": Metric(f"{_ANSWERS}:match", "text"),
     "rouge_l": Metric(f"{_ANSWERS}:rouge_l", "text", package="rouge_score", extra="eval"),
     "rouge_lsum": Metric(f"{_ANSWERS}:rouge_lsum", "text", package="rouge_score", extra="eval"),
     "str_em": Metric(f"{_ANSWERS}:str_em", "text", takes_example=True),

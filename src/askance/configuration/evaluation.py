@@ -1,7 +1,7 @@
 """The builder of what evaluations are made of: the names of datasets and metrics become objects.
 
 examples = read_dataset("hotpotqa:hotpot_dev_distractor_v1.json", limit=500)
-scoring = open_metrics(["exact_match", "f1:airrag", "supporting_recall@5"])
+scoring = open_metrics(["exact_match", "f1", "supporting_recall@5"])
 scores = scoring.scores(example, result.answer, result.trace.events)
 """
 
@@ -84,11 +84,11 @@ def _with_dataset(file: str) -> str:
 def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:
     """Return the metrics with these names, ready to score answers.
 
-    All names are checked here, so that a wrong name is reported before any question is asked. A parameter may
-    follow a name: ``f1:airrag`` sets the normalisation, and ``supporting_recall@5`` the number of passages.
+    All names are checked here, so that a wrong name is reported before any question is asked. A number of
+    passages may follow a name, as in ``supporting_recall@5``.
 
     Raises:
-        UnknownName: There is no such metric or normalisation.
+        UnknownName: There is no such metric.
         InputError: No metric is named, a metric does not take the parameter, or a metric is named twice.
         MissingExtra: A package is not installed; the message gives the pip command.
     """
@@ -116,7 +116,7 @@ def metric_function(metric: Metric) -> Callable[..., float | None]:
 
 
 def _find_metric(name: str) -> tuple[Metric, dict[str, Any]]:
-    """Return the metric with this name, and the keyword arguments of its function, including defaults."""
+    """Return the metric with this name, and the keyword arguments of its function."""
     stem, mark, parameter = (*re.split("([:@])", name, maxsplit=1), "", "")[:3]
     metric = METRICS.get(stem) or _metric_extension(stem)
     if metric is None:
@@ -125,10 +125,6 @@ def _find_metric(name: str) -> tuple[Metric, dict[str, Any]]:
             known = known_names("metrics", METRICS)
             raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
         return extension, {}
-    if mark == ":" and metric.normalisations:
-        if parameter not in metric.normalisations:
-            raise UnknownName("normalisation", parameter, metric.normalisations, place=f"in metric {name!r}")
-        return metric, {"normalisation": parameter}
     if mark == "@" and metric.counts_passages:
         if not re.fullmatch("[1-9][0-9]*", parameter):
             raise InputError(f"metric {name!r}: {parameter!r} is no number of passages; write {stem}@5.")
@@ -136,7 +132,7 @@ def _find_metric(name: str) -> tuple[Metric, dict[str, Any]]:
     if mark:
         form = f"{stem}{metric.parameter}"
         raise InputError(f"metric {name!r}: {stem} takes no {mark + parameter!r}; write {form}.")
-    return metric, {"normalisation": metric.normalisations[0]} if metric.normalisations else {}
+    return metric, {}
 
 
 def _metric_extension(name: str) -> Metric | None:

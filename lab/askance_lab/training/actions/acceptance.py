@@ -87,6 +87,7 @@ def _result(action: str, rows: Sequence[ActionRow], replies: Sequence[str]) -> A
         len(rows),
         fmean(needed) if needed else None,
         fmean(is_well_formed(action, text) for text in replies),
-        fmean(exact_match(text, [row.reply], "airrag") or 0.0 for row, text in pairs),
-        fmean(f1(text, [row.reply], "airrag") or 0.0 for row, text in pairs),
+        # A reply of which normalisation leaves nothing equals no text, and its F1 is 0.
+        fmean(min(exact_match(text, [row.reply]), f1(text, [row.reply])) for row, text in pairs),
+        fmean(f1(text, [row.reply]) for row, text in pairs),
     )

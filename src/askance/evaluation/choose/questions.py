@@ -146,7 +146,7 @@ class QuestionWriter:
         with suppress(LimitReached):
             result = await self.reader.answer(Question(passage.id, written.question), retriever=gold)
             short = result.answer.short
-        is_same = contains(short, written.answer) or (f1(short, [written.answer]) or 0.0) >= _SAME_ANSWER
+        is_same = contains(short, written.answer) or f1(short, [written.answer]) >= _SAME_ANSWER
         return written if is_same else replace(written, rejected="not answered alike from the passage")
 
 

@@ -1,7 +1,6 @@
 """Examples: questions with their gold answers and supporting facts, in one form for all datasets."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from askance.core.types import Question
@@ -101,38 +100,26 @@ class Example:
     answer_groups: tuple[tuple[str, ...], ...] = ()
 
 
-def paragraph_from_sentences(title: str, sentences: Sequence[str], supporting: Collection[int]) -> Paragraph:
-    """Return a paragraph made of sentences, some of which support the answer.
-
-    Args:
-        sentences: The sentences, with or without white space around them; blank ones are left out.
-        supporting: The indices of the supporting sentences. Indices out of range are ignored.
-    """
-    stripped = [sentence.strip() for sentence in sentences]
-    evidence, end = [], -1
-    for number, sentence in enumerate(stripped if supporting else ()):
-        if not sentence:
-            continue
-        start, end = end + 1, end + 1 + len(sentence)
-        if number in supporting:
-            evidence.append((start, end))
-    return Paragraph(title, " ".join(filter(None, stripped)), tuple(evidence))
-
-
 def paragraphs_from_facts(
     texts: Iterable[tuple[str, Sequence[str]]], facts: Iterable[tuple[str, int]]
 ) -> tuple[Paragraph, ...]:
     """Return paragraphs whose evidence consists of the sentences that are supporting facts.
 
     Args:
-        texts: The title and the sentences of each paragraph.
+        texts: The title and the sentences of each paragraph. Sentences are stripped, and blank ones left out.
         facts: The supporting facts, each as the title of a paragraph and the index of a sentence. Some real
             files have facts that do not occur in `texts`; these are ignored.
     """
-    supporting: defaultdict[str, set[int]] = defaultdict(set)
-    for title, number in facts:
-        supporting[title].add(number)
-    return tuple(paragraph_from_sentences(title, sentences, supporting[title]) for title, sentences in texts)
+    supporting, paragraphs = set(facts), list[Paragraph]()
+    for title, sentences in texts:
+        text, evidence = "", list[tuple[int, int]]()
+        for number, sentence in enumerate(map(str.strip, sentences)):
+            if sentence:
+                start = len(text) + bool(text)
+                text = f"{text} {sentence}" if text else sentence
+                evidence += [(start, len(text))] * ((title, number) in supporting)
+        paragraphs.append(Paragraph(title, text, tuple(evidence)))
+    return tuple(paragraphs)
 
 
 def whole(text: str) -> tuple[tuple[int, int], ...]:

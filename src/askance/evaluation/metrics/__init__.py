@@ -27,7 +27,6 @@ class Metric:
         function: The function that computes the metric or, in the catalogue, its ``module:name``. Its
             arguments are the input that `reads` names, and then the gold answers or the whole example.
         reads: The input that is scored: a part of the answer, or the trace.
-        normalisations: The normalisations that may follow the name after a colon; the first is the default.
         takes_example: Whether the function takes the example instead of its gold answers.
         counts_passages: Whether "@K" may follow the name, where K is the number of passages to consider.
         package: The import name of a package that the metric needs; empty if it needs none.
@@ -36,7 +35,6 @@ class Metric:
 
     function: Callable[..., float | None] | str
     reads: Reads
-    normalisations: tuple[str, ...] = ()
     takes_example: bool = False
     counts_passages: bool = False
     package: str = ""
@@ -45,8 +43,7 @@ class Metric:
     @property
     def parameter(self) -> str:
         """The parameter that may follow the name in a listing, such as ``[@K]``."""
-        others = self.normalisations[1:]
-        return f"[:{'|'.join(others)}]" if others else "[@K]" if self.counts_passages else ""
+        return "[@K]" if self.counts_passages else ""
 
     def score(self, example: Example, answer: Answer, events: "Sequence[AnyEvent]") -> float | None:
         """Return the score of an answer, or None if the metric does not apply to the question."""

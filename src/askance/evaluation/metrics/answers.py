@@ -4,13 +4,10 @@ A metric takes the short answer or the whole text, and the gold answers or the w
 number from 0 to 1, which is the maximum over the gold answers, or None if the metric does not apply to the
 question.
 
-Answers are normalised before they are compared. The normalisations of DRAGIN and AirRAG convert an answer to
-lower case, and then remove ASCII punctuation, articles and superfluous white space, in this order
-(`text.answers.normalise_answer`). They differ only for gold answers that become empty, such as "A" and "The
-The". In DRAGIN, SQuAD and HotpotQA, such a gold answer equals every answer that also becomes empty. In
-AirRAG, as implemented here, it is ignored, because every text contains the empty string. The normalisation of
-Self-RAG is for closed sets of options. The right option may be the letter A, which the other normalisations
-would remove as an article.
+Answers are normalised before they are compared: they are converted to lower case, and then ASCII
+punctuation, articles and superfluous white space are removed, in this order
+(`text.answers.normalise_answer`), as in SQuAD, HotpotQA, DRAGIN and AirRAG. A gold answer that becomes empty,
+such as "A", equals every answer that also becomes empty.
 
 The metrics of evidence compare the titles of documents, character by character, with supporting titles such
 as those of HotpotQA (Yang et al. 2018, arXiv 1809.09600): were the supporting documents found, and are they
@@ -19,11 +16,10 @@ citation metrics with the same names, for which a model judges entailment (`eval
 The metrics here read no text and need no model.
 """
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from askance.core.answers import Citation
 from askance.core.trace import AnyEvent, Searched
@@ -33,129 +29,78 @@ from askance.text.options import named_option
 from askance.text.support import unmarked
 from askance.text.words import split_words
 
-WordForm = Literal["dragin", "airrag"]
-"""The normalisations after which answers are compared word by word."""
-AnswerForm = Literal["dragin", "airrag", "selfrag"]
 _ALL_OR_NOTHING = {"yes", "no", "noanswer"}
-_LABEL = re.compile(r"\(?(\w)(?:[).:](?=\s|$)|$)")
-_VERDICT = re.compile(r"(true|supports|false|refutes)\b")
-_VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "false"}
 
 
-def closed_set_form(text: str) -> str:
-    """Return the option that `text` begins with, or else the whole text in lower case.
-
-    The closed sets are those of Self-RAG (Asai et al. 2023, arXiv 2310.11511). PubHealth's labels are true
-    and false, or SUPPORTS and REFUTES. ARC's options begin with a letter or digit, either alone or as in
-    "(A)", "A." and "A:".
-
-    Deviation: the authors' code searches the whole output for the gold answer, as the metric `match` does, so
-    every text with a capital A matches "A". The text of an option is mapped to its letter by `short_answer`,
-    not here.
-
-    >>> closed_set_form("(B) Iron"), closed_set_form("Supports, since …"), closed_set_form("A dog")
-    ('b', 'true', 'a dog')
-    """
-    lowered = " ".join(text.lower().split())
-    verdict = _VERDICT.match(lowered)
-    if verdict:
-        return _VERDICTS[verdict.group(1)]
-    label = _LABEL.match(lowered)
-    return label.group(1) if label else lowered
-
-
-NORMALISATIONS: Mapping[AnswerForm, Callable[[str], str]] = {
-    "dragin": normalise_answer,
-    "airrag": normalise_answer,
-    "selfrag": closed_set_form,
-}
-"""The functions that normalise a prediction or a gold answer, by name."""
-
-
-def accepted_forms(golds: Sequence[str], normalisation: AnswerForm) -> list[str]:
-    """Return the normalised gold answers, without those that the normalisation ignores."""
-    forms = map(NORMALISATIONS[normalisation], golds)
-    return [form for form in forms if form or normalisation != "airrag"]
-
-
-def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm = "dragin") -> float | None:
+def exact_match(prediction: str, golds: Sequence[str]) -> float:
     """Return 1 if the answer equals a gold answer, otherwise 0.
 
-    The result is None if the normalisation ignores every gold answer. The source is SQuAD (Rajpurkar et al.
-    2016, arXiv 1606.05250), HotpotQA and DRAGIN. The normalisation "airrag" follows Feng et al. 2025 (arXiv
-    2501.10053), and "selfrag" follows the closed sets of Asai et al. 2023 (arXiv 2310.11511). As in SQuAD and
-    DRAGIN, an empty answer matches a gold answer that has only articles and punctuation, such as "A".
+    The source is SQuAD (Rajpurkar et al. 2016, arXiv 1606.05250), HotpotQA and DRAGIN. As there, an empty
+    answer matches a gold answer that has only articles and punctuation, such as "A".
 
     >>> exact_match("The Rhine.", ["Rhein", "rhine"])
     1.0
     """
-    accepted = accepted_forms(golds, normalisation)
-    return float(NORMALISATIONS[normalisation](prediction) in accepted) if accepted else None
+    return float(normalise_answer(prediction) in map(normalise_answer, golds))
 
 
-def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
+def f1(prediction: str, golds: Sequence[str]) -> float:
     """Return the harmonic mean of precision and recall over multisets of words.
 
     The result is the maximum over the gold answers. The source is SQuAD (Rajpurkar et al. 2016, arXiv
     1606.05250). Yes and no must match exactly, as in HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN
-    and AirRAG (Feng et al. 2025, arXiv 2501.10053). The result is None if the normalisation ignores every
-    gold answer. If normalisation leaves no words of the answer and of the gold answer, the result is 0,
-    although the two match exactly; the evaluation of SQuAD 2.0 gives 1 in this case.
+    and AirRAG (Feng et al. 2025, arXiv 2501.10053). If normalisation leaves no words of the answer and of the
+    gold answer, the result is 0, although the two match exactly; the evaluation of SQuAD 2.0 gives 1 in this
+    case.
 
     In the example, "river Rhine" has precision 1/2 and recall 1:
 
     >>> round(f1("the river Rhine", ["the Rhine"]), 3)
     0.667
     """
-    return _best(prediction, golds, normalisation, lambda shared, num, of_gold: 2 * shared / (num + of_gold))
+    return _best(prediction, golds, lambda shared, num, of_gold: 2 * shared / (num + of_gold))
 
 
-def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
+def precision(prediction: str, golds: Sequence[str]) -> float:
     """Return the fraction of the answer's words that are in a gold answer, from 0 to 1.
 
     The result is the maximum over the gold answers. Recall and F1 may have their maxima at other gold
-    answers. The result is None if the normalisation ignores every gold answer.
+    answers.
 
     In the example, one of the two words of "river Rhine" is in "Rhine":
 
     >>> precision("the river Rhine", ["the Rhine"])
     0.5
     """
-    return _best(prediction, golds, normalisation, lambda shared, num, of_gold: shared / num)
+    return _best(prediction, golds, lambda shared, num, of_gold: shared / num)
 
 
-def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
+def recall(prediction: str, golds: Sequence[str]) -> float:
     """Return the fraction of a gold answer's words that are in the answer, from 0 to 1.
 
     The result is the maximum over the gold answers. Precision and F1 may have their maxima at other gold
-    answers. The result is None if the normalisation ignores every gold answer.
+    answers.
 
     In the example, one of the two words of "Ada Lovelace" is in "Ada":
 
     >>> recall("Ada", ["Ada Lovelace"])
     0.5
     """
-    return _best(prediction, golds, normalisation, lambda shared, num, of_gold: shared / of_gold)
+    return _best(prediction, golds, lambda shared, num, of_gold: shared / of_gold)
 
 
-def _best(
-    prediction: str, golds: Sequence[str], normalisation: WordForm, share: Callable[[int, int, int], float]
-) -> float | None:
+def _best(prediction: str, golds: Sequence[str], share: Callable[[int, int, int], float]) -> float:
     """Return the maximum of `share` over the gold answers.
 
     A gold answer counts 0 if it has no word in common with the prediction. It also counts 0 if it differs
-    from the prediction and one of them is yes, no or noanswer: "no" is no match at all for "no one". The
-    result is None if the normalisation ignores every gold answer.
+    from the prediction and one of them is yes, no or noanswer: "no" is no match at all for "no one".
 
     Args:
         share: A function of three numbers of words: those in common, those of the prediction, and those of
             the gold answer.
     """
-    predicted, accepted = NORMALISATIONS[normalisation](prediction), accepted_forms(golds, normalisation)
-    if not accepted:
-        return None
-    best = 0.0
-    for gold in accepted:
+    predicted, best = normalise_answer(prediction), 0.0
+    for gold in map(normalise_answer, golds):
         words, gold_words = split_words(predicted), split_words(gold)
         num_shared = (Counter(words) & Counter(gold_words)).total()
         if num_shared and (predicted == gold or not {predicted, gold} & _ALL_OR_NOTHING):
@@ -178,8 +123,7 @@ def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
     >>> accuracy("It is the river Rhine.", ["Rhein", "the Rhine"])
     1.0
     """
-    accepted, normal = accepted_forms(golds, "airrag"), normalise_answer(prediction)
-    return float(any(gold in normal for gold in accepted)) if accepted else None
+    return match(normalise_answer(prediction), [*map(normalise_answer, golds)])
 
 
 def yes_no_accuracy(prediction: str, golds: Sequence[str]) -> float | None:
@@ -217,24 +161,16 @@ def choice_accuracy(prediction: str, example: Example) -> float | None:
     return float(named_option(prediction, options) in right) if right else None
 
 
-def match(
-    text: str, golds: Sequence[str], normalisation: Literal["raw", "normalised"] = "raw"
-) -> float | None:
+def match(text: str, golds: Sequence[str]) -> float | None:
     """Return 1 if a gold answer occurs literally in the text, otherwise 0.
 
     Empty gold answers are ignored. The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code,
     for PopQA and TriviaQA, where the whole text is the answer. A chain of thought that merely mentions a gold
     answer also matches, so use `accuracy` for methods that reason.
 
-    Args:
-        normalisation: "raw" compares case-sensitively, as the authors' code does; "normalised" compares in
-            lower case without ASCII punctuation, articles and superfluous white space, as `accuracy` does.
-
     >>> match("The Rhine does.", ["Rhine"]), match("The Rhine does.", ["the rhine"])
     (1.0, 0.0)
     """
-    if normalisation == "normalised":
-        return accuracy(text, golds)
     accepted = [gold for gold in golds if gold]
     return float(any(gold in text for gold in accepted)) if accepted else None
 

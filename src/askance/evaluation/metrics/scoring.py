@@ -17,7 +17,7 @@ class Scoring:
     """Metrics that are ready to score answers.
 
     Attributes:
-        metrics: The metrics by the names under which their scores are stored, such as "f1:airrag".
+        metrics: The metrics by the names under which their scores are stored, such as "supporting_recall@5".
         reading: The rules by which short answers are extracted before they are scored.
     """
 
