@@ -102,15 +102,11 @@ def _axis_plot(
     lower.set_xticks(list(places.values()), [shown(value) for value in places])
     lower.set(xlabel=label, ylabel="tokens")
     _scale_tokens(lower, "y", [result for curve in curves.values() for result in curve])
-    upper.set_ylabel("score, average of datasets")
-    _scale_scores(upper)
-    add_legend(upper)
-    return Plot(
-        figure,
-        title,
+    about = (
         "Points are averages of the datasets with 95 % intervals. Below, the tokens read and written per "
-        "question (L_total). Every other axis has its first value.",
+        "question (L_total). Every other axis has its first value."
     )
+    return _finished(figure, upper, title, about, "", "score")
 
 
 def _valid_plot(results: Sequence[Result], axes: Values, metrics: Sequence[str]) -> Plot:
@@ -136,16 +132,12 @@ def _valid_plot(results: Sequence[Result], axes: Values, metrics: Sequence[str])
             f"R={', '.join(numbers)}", (place, 0), (0, 4), color=SOFT, ha="center",
             fontsize=8, textcoords="offset points", xycoords=("data", "axes fraction"),
         )  # fmt: skip
-    upper.set(xlabel="valid rollouts per question", ylabel="score, average of datasets")
     upper.margins(0.06, 0.16)
-    _scale_scores(upper)
-    add_legend(upper)
-    return Plot(
-        figure,
-        title,
+    about = (
         "A rollout is valid if it ended in a new path with an answer that is neither empty nor a refusal. A "
-        "tree without further paths stops before R rollouts.",
+        "tree without further paths stops before R rollouts."
     )
+    return _finished(figure, upper, title, about, "valid rollouts per question", "score")
 
 
 def _choosing_plot(results: Sequence[Result], axes: Values, metric: str) -> Plot:
@@ -162,15 +154,11 @@ def _choosing_plot(results: Sequence[Result], axes: Values, metric: str) -> Plot
         x = [places[result.setting.values["rollouts"]] + shift for result in curves[name]]
         draw_intervals(upper, x, [result.average[of] for result in curves[name]], label, number, look)
     upper.set_xticks(list(places.values()), [shown(value) for value in places])
-    upper.set(xlabel=LABELS["rollouts"], ylabel=f"{metric}, average of datasets")
-    _scale_scores(upper)
-    add_legend(upper)
-    return Plot(
-        figure,
-        title,
+    about = (
         "The best candidate is the one with the greatest score, by the gold answers. To compare verifiers, "
-        "give the grid an AirRAG method for each.",
+        "give the grid an AirRAG method for each."
     )
+    return _finished(figure, upper, title, about, LABELS["rollouts"], metric)
 
 
 def _total_plot(results: Sequence[Result], metric: str) -> Plot:
@@ -196,11 +184,9 @@ def _total_plot(results: Sequence[Result], metric: str) -> Plot:
             f"{number}", place, (-5, 5), textcoords="offset points", ha="right", weight="bold", fontsize=9
         )
     upper.set_xlim(right=right)
-    upper.set(xlabel="tokens read and written per question, L_total", ylabel=f"{metric}, average of datasets")
-    _scale_scores(upper)
-    add_legend(upper)
     listing = "; ".join(f"{number}: `{result.setting.name}`" for number, result in enumerate(best, start=1))
-    return Plot(figure, title, f"On the frontier: {listing}.")
+    about = f"On the frontier: {listing}."
+    return _finished(figure, upper, title, about, "tokens read and written per question, L_total", metric)
 
 
 def _recall_plot(results: Sequence[Result], metric: str) -> Plot:
@@ -217,10 +203,7 @@ def _recall_plot(results: Sequence[Result], metric: str) -> Plot:
         about = f"The line rises by {slope:.2f} for a recall that is greater by 1."
         if len(set(y)) > 1:
             about += f" The correlation over the settings is {np.corrcoef(x, y)[0, 1]:.2f}."
-    upper.set(xlabel="supporting recall", ylabel=f"{metric}, average of datasets")
-    _scale_scores(upper)
-    add_legend(upper)
-    return Plot(figure, title, about)
+    return _finished(figure, upper, title, about, "supporting recall", metric)
 
 
 def _curves(axis: str, results: Sequence[Result], axes: Values) -> Iterator[tuple[str, list[Result]]]:
@@ -280,6 +263,9 @@ def _figure(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _scale_scores(axes: Axes) -> None:
-    """Let the axis of scores begin just below 0, and end above the greatest interval."""
+def _finished(figure: Figure, axes: Axes, title: str, about: str, label: str, score: str) -> Plot:
+    """Label axes and scale that of scores, which begins just below 0 and ends above the greatest interval."""
+    axes.set(xlabel=label, ylabel=f"{score}, average of datasets")
     axes.set_ylim(-0.02, max(0.1, axes.get_ylim()[1]))
+    add_legend(axes)
+    return Plot(figure, title, about)
