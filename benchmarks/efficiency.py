@@ -22,7 +22,7 @@ from typing import Any
 from askance.core.types import Cut, GenerateRequest, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
 from benchmarks.calls import Calls, Work
-from benchmarks.first_use import contention, demo, install
+from benchmarks.first_use import demo, install
 from benchmarks.plain import Speeds
 from benchmarks.setup import IN_FLIGHT, Setup, ask_all, measure
 from benchmarks.table import Row, row
@@ -65,7 +65,7 @@ def native(setup: Setup) -> Iterator[Row]:
 
 
 MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
-    each.__name__: each for each in (install, demo, decoding, methods, native, contention)
+    each.__name__: each for each in (install, demo, decoding, methods, native)
 }
 
 

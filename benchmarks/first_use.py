@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from benchmarks.table import Row, row, timed
 
 DEMO = "Where did the scriptwriter of The Third Man die?"
 PASSAGES = 15_000
-_BUSY = "while True: pass"
 _REPOSITORY = Path(__file__).parent.parent
 
 
@@ -59,25 +57,6 @@ def install(setup: Setup) -> Iterator[Row]:
     yield row("make demo, fresh clone", [timed(command)], "s", at_most=60)
     size = sum(file.lstat().st_size for file in (clone / ".venv").rglob("*") if file.is_file())
     yield row("what it installs", [size / 1e6], "MB", at_most=400)
-
-
-def contention(setup: Setup) -> Iterator[Row]:
-    """Time the demo's question alternately alone and beside two busy processes."""
-    seconds: dict[int, list[float]] = {0: [], 2: []}
-    with _apart() as asked:
-        asked(_ask_demo, setup.spec, setup.index)
-        for _ in range(setup.num_repeats):
-            for number, found in seconds.items():
-                busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
-                try:
-                    found.append(asked(_ask_demo, setup.spec, setup.index))
-                finally:
-                    for process in busy:
-                        process.kill()
-                        process.wait()
-    alone, beside = (statistics.median(found) for found in seconds.values())
-    note = f"{alone:.2f} s alone, {beside:.2f} s beside them"
-    yield row("beside two busy processes", [beside / alone], "times slower", note, at_most=3.5)
 
 
 def indexing(setup: Setup) -> Iterator[Row]:

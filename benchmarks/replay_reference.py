@@ -123,7 +123,8 @@ def ask_anew(
 def _instruction(rounds: list[Record], model: Model) -> str:
     """Return the line below the passages in the recorded prompts, or an empty string if none has passages."""
     prompts = (model.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate")
-    return next((block[1] for block in map(passage_block, prompts) if block), "")
+    blocks = (re.search(r"^Context:\n(?:\[\d\] .*\n)+(.*)\n", each, flags=re.MULTILINE) for each in prompts)
+    return next((block[1] for block in blocks if block), "")
 
 
 def _digest(ids: TokenIds) -> str:
@@ -244,17 +245,6 @@ def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics)
             return SingleAuthors(**common)
         case _:
             return ClosedBookAuthors(**common)
-
-
-def passage_block(prompt: str) -> tuple[list[str], str] | None:
-    """Return the passages of a recorded prompt, and the line that the authors' code wrote below them.
-
-    The result is None if the prompt has no passages.
-    """
-    found = re.search(r"^Context:\n((?:\[\d\] .*\n)+)(.*)\n", prompt, flags=re.MULTILINE)
-    if found is None:
-        return None
-    return [line.partition("] ")[2] for line in found[1].splitlines()], found[2]
 
 
 def split_demo(demo: str) -> tuple[str, str]:

@@ -152,7 +152,8 @@ def fit(cases: Sequence[Case]) -> ConfidenceModel:
         raise InputError(
             f"cases to fit the confidence to are missing ({counts}): give SQuAD 2.0 with both kinds."
         )
-    values, labels = _matrix(cases), (situations == "answerable").astype(float)
+    values = np.array([[getattr(case.evidence, name) for name in FEATURES] for case in cases], dtype=float)
+    labels = (situations == "answerable").astype(float)
     means, spreads = values.mean(axis=0), values.std(axis=0)
     standard = np.column_stack([np.ones(len(cases)), (values - means) / spreads])
     solution = logistic(standard, labels, _weights(situations), _PENALTY)
@@ -191,11 +192,6 @@ def toml(calibration: ConfidenceModel) -> str:
     head = f"intercept = {calibration.intercept}\nthreshold = {calibration.threshold}\n"
     lines = [f"{name} = {value}" for name, value in calibration.coefficients.items()]
     return "\n".join([head, "[coefficients]", *lines, "", "[means]"]) + "\n"
-
-
-def _matrix(cases: Sequence[Case]) -> NDArray[np.float64]:
-    """Return the evidence, of shape [cases, features]."""
-    return np.array([[asdict(case.evidence)[name] for name in FEATURES] for case in cases], dtype=np.float64)
 
 
 def _weights(situations: NDArray[np.str_]) -> NDArray[np.float64]:

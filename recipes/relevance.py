@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from studies.shared import GateRow, check_gate, parser_of, read_datasets, settings_of, show_step
+from studies.shared import GateRow, check_gate, in_points, parser_of, read_datasets, settings_of, show_step
 
 from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError
@@ -113,12 +113,9 @@ def rank_candidates(
             pairs += [(example.question.text, hit.passage.titled_text) for hit in hits]
             is_relevant = np.array([hit.passage.id in relevant for hit in hits])
             found.append((example.supporting_titles[0], np.array([hit.score for hit in hits]), is_relevant))
-    logits, start = np.array(asyncio.run(scorer.score_pairs(pairs))), 0
-    ranked = []
-    for article, bm25, is_relevant in found:
-        ranked.append(Ranked(article, bm25, logits[start : start + len(bm25)], is_relevant))
-        start += len(bm25)
-    return ranked
+    ends = np.cumsum([len(bm25) for _, bm25, _ in found])
+    logits = np.split(np.array(asyncio.run(scorer.score_pairs(pairs))), ends[:-1])
+    return [Ranked(*one[:2], scores, one[2]) for one, scores in zip(found, logits, strict=True)]
 
 
 def reranking(ranked: Sequence[Ranked]) -> Reranking:
@@ -133,23 +130,18 @@ def reranking(ranked: Sequence[Ranked]) -> Reranking:
         others = [each for each in ranked if each.article != article]
         return max(WEIGHTS, key=lambda weight: sum(each.is_first_relevant(weight) for each in others))
 
-    def difference(first: Sequence[float], second: Sequence[float]) -> MeanInterval:
-        first_by_id, second_by_id = (
-            {f"{i}": score for i, score in enumerate(each)} for each in (first, second)
-        )
-        return paired_difference(first_by_id, second_by_id)
-
     weights = {article: best_weight(article) for article in sorted({each.article for each in ranked})}
-    bm25 = [float(each.is_relevant[0]) if len(each.bm25) else 0.0 for each in ranked]
-    mixed = [each.is_first_relevant(weights[each.article]) for each in ranked]
+    by_id = {f"{number}": each for number, each in enumerate(ranked)}
+    bm25 = {id: float(each.is_relevant[0]) if len(each.bm25) else 0.0 for id, each in by_id.items()}
+    mixed = {id: each.is_first_relevant(weights[each.article]) for id, each in by_id.items()}
     return Reranking(
         area("logits"),
         area("bm25"),
-        mean_interval(bm25),
+        mean_interval([*bm25.values()]),
         mean_interval([each.is_first_relevant(0.0) for each in ranked]),
-        mean_interval(mixed),
+        mean_interval([*mixed.values()]),
         weights,
-        difference(mixed, bm25),
+        paired_difference(mixed, bm25),
     )
 
 
@@ -191,7 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
         GateRow(f"area among BM25's first five at least {MIN_AREA}", f"{area:.3f}", area >= MIN_AREA),
         GateRow(
             f"first passage relevant {100 * MIN_GAIN:g} points more often, beyond the interval",
-            f"{100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})",
+            in_points(gain, unit=""),
             gain.mean >= MIN_GAIN and gain.low > 0,
         ),
     ]

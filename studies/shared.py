@@ -19,6 +19,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels, Progress, RunOptions, run_grid
+from askance.evaluation.statistics.compare import MeanInterval
 from askance.storage.durable_files import write_atomically
 
 if TYPE_CHECKING:
@@ -48,6 +49,17 @@ def read_datasets(specs: Iterable[str]) -> dict[str, Sequence[Example]]:
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table with a heading for each column and with the given rows of strings."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))
+
+
+def with_interval(mean: MeanInterval, digits: int = 3) -> str:
+    """Return a mean with its interval."""
+    return f"{mean.mean:.{digits}f} ({mean.low:.{digits}f} to {mean.high:.{digits}f})"
+
+
+def in_points(difference: MeanInterval, unit: str = " points", name: str = "") -> str:
+    """Return a difference in points with its interval, which may be preceded by its name."""
+    mean, low, high = (100 * each for each in (difference.mean, difference.low, difference.high))
+    return f"{mean:+.1f}{unit} ({name}{low:+.1f} to {high:+.1f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +111,19 @@ def try_runs(
     ready: Mapping[str, ReadyExperiment],
     folder: Path,
     load: LoadModels | None = None,
-    options: RunOptions = RunOptions(),
 ) -> dict[str, RecordedRun | AskanceError]:
     """Make the runs of experiments, or complete them, and return each run or the error that ended it.
 
     Args:
         ready: The experiments by DATASET/MODEL/METHOD, which are also the keys of the result.
         load: A function that loads models, if not every call is to load them again (see `loading_once`).
-        options: The options of the runs that do not change their answers.
     """
 
     def progress(name: str) -> AbstractContextManager[Progress]:
         print(name, file=sys.stderr)
         return nullcontext(lambda status: None)
 
-    return asyncio.run(run_grid(ready, folder, load or load_models, options, progress))
+    return asyncio.run(run_grid(ready, folder, load or load_models, RunOptions(), progress))
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from askance.evaluation.report.charts import Point, frontier
 from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.results import TOKENS, Result
 from studies.airrag_scaling.settings import PARAMETERS
+from studies.shared import with_interval
 
 
 def frontier_of(results: Sequence[Result], metric: str) -> list[Result]:
@@ -56,7 +57,7 @@ def write_presets(
         asked = {axis: getattr(method, axis) for axis in PARAMETERS if axis in setting.values}
         parameters = {**changed_parameters(method), **asked}
         about = (
-            f"compute-optimal on {source}: {metric} {score.mean:.3f} ({score.low:.3f} to {score.high:.3f}) "
+            f"compute-optimal on {source}: {metric} {with_interval(score)} "
             f"at {tokens:,.0f} tokens per question"
         )
         path = out / f"{setting.name}.toml"

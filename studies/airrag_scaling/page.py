@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ from matplotlib import rc_context
 
 from askance.evaluation.statistics.compare import MeanInterval
 from askance.storage.durable_files import write_atomically
-from studies.airrag_scaling.plots import STYLE, by_name, plots_of
+from studies.airrag_scaling.plots import STYLE, Plot, plots_of
 from studies.airrag_scaling.results import READ, RECALL, TOKENS, VALID, Result, oracle
 from studies.airrag_scaling.settings import Axes
-from studies.figures import png, svg
-from studies.shared import markdown
+from studies.figures import svg
+from studies.shared import markdown, with_interval
 
 NAME = "airrag-scaling"
 
@@ -42,23 +43,22 @@ class Study:
 
 
 def write_page(study: Study, out: Path) -> Path:
-    """Write OUT/page with the page, its figures as SVG and PNG, and OUT/page/airrag-scaling.json.
+    """Write OUT/page with the page, its figures as SVG, and OUT/page/airrag-scaling.json.
 
     Returns:
         The path of the page.
     """
     folder = out / "page"
     folder.mkdir(parents=True, exist_ok=True)
-    plots, missing = by_name(plots_of(study.reported, study.axes, study.metrics))
+    plots = plots_of(study.reported, study.axes, study.metrics)
+    missing = {name: plot for name, plot in plots.items() if isinstance(plot, str)}
     parts = ["# AirRAG and inference compute", *study.facts, _failures(study)]
     with rc_context(STYLE):
         for name, plot in plots.items():
-            file = f"{NAME}-{name}"
-            plot.figure.draw_without_rendering()
-            plot.figure.set_layout_engine("none")  # the layout is that of both files
-            write_atomically(folder / f"{file}.svg", svg(plot.figure, plot.title))
-            (folder / f"{file}.png").write_bytes(png(plot.figure))
-            parts.append(f"## {plot.title}\n\n![{plot.title}]({file}.svg)\n\n{plot.about}")
+            if isinstance(plot, Plot):
+                file = f"{NAME}-{name}.svg"
+                write_atomically(folder / file, svg(plot.figure, plot.title))
+                parts.append(f"## {plot.title}\n\n![{plot.title}]({file})\n\n{plot.about}")
     if missing:
         parts.append("## Figures without data\n\n" + _list(missing))
     parts += [f"## Compute-optimal settings\n\n{_optimal(study)}", f"## All numbers\n\n{_table(study)}"]
@@ -102,11 +102,9 @@ def _optimal(study: Study) -> str:
         name = f"`{result.setting.name}`"
         if study.presets:
             name = f"[{name}](../presets/{study.presets[number].name})"
-        own = [_tokens(result), _cell(result.average.get(metric))]
-        other = reported.get(result.setting.name)
-        rows.append(
-            [name, *own, *([_tokens(other), _cell(other.average.get(metric))] if other else ["–", "–"])]
-        )
+        both = (result, reported.get(result.setting.name))
+        cells = ((_tokens(each), _cell(each.average.get(metric))) if each else ("–", "–") for each in both)
+        rows.append([name, *chain.from_iterable(cells)])
     return (
         "The settings on the Pareto frontier over the questions to choose by, cheapest first. At any "
         "budget, the last one within it is the best. Each is a preset: `--preset FILE`.\n\n"
@@ -131,7 +129,7 @@ def _table(study: Study) -> str:
 
 
 def _cell(interval: MeanInterval | None) -> str:
-    return "–" if interval is None else f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+    return "–" if interval is None else with_interval(interval)
 
 
 def _tokens(result: Result) -> str:

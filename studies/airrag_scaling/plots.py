@@ -1,6 +1,6 @@
 """The figures of a scaling run, in the meaning of the figures of Feng et al. 2025 (AirRAG)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,12 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from askance.evaluation.statistics.compare import MeanInterval
 from studies.airrag_scaling.optimal import frontier_of
 from studies.airrag_scaling.results import RECALL, TOKENS, VALID, Result, candidates, oracle
 from studies.airrag_scaling.settings import Axes as Values
 from studies.airrag_scaling.settings import shown
-from studies.figures import COLOURS, GRID, INK, SOFT, prepare_axes, style
+from studies.figures import COLOURS, GRID, INK, SOFT, add_legend, draw_intervals, prepare_axes, style
 
 LABELS = {
     "passages": "passages per search, k",
@@ -90,28 +89,24 @@ def _axis_plot(
         shift = _DODGE * (number - (len(lines) - 1) / 2)
         x = [places[result.setting.values[axis]] + shift for result in curve]
         look = "--" if not name.startswith(f"{main},") else ":" if of.startswith("oracle") else "-"
-        _draw(upper, x, [result.average[of] for result in curve], name, number, look)
+        draw_intervals(upper, x, [result.average[of] for result in curve], name, number, look)
     for number, (name, curve) in enumerate(curves.items()):
         x = [
             places[result.setting.values[axis]] + _DODGE * (number - (len(curves) - 1) / 2)
             for result in curve
         ]
         colour = 0 if name == main else list(lines).index(f"{name}, {_told(metrics[0])}")
-        _draw(
+        draw_intervals(
             lower, x, [result.average[TOKENS] for result in curve], "", colour, "-" if name == main else "--"
         )
     lower.set_xticks(list(places.values()), [shown(value) for value in places])
     lower.set(xlabel=label, ylabel="tokens")
     _scale_tokens(lower, "y", [result for curve in curves.values() for result in curve])
-    upper.set_ylabel("score, average of datasets")
-    _scale_scores(upper)
-    _legend(upper)
-    return Plot(
-        figure,
-        title,
+    about = (
         "Points are averages of the datasets with 95 % intervals. Below, the tokens read and written per "
-        "question (L_total). Every other axis has its first value.",
+        "question (L_total). Every other axis has its first value."
     )
+    return _finished(figure, upper, title, about, "", "score")
 
 
 def _valid_plot(results: Sequence[Result], axes: Values, metrics: Sequence[str]) -> Plot:
@@ -124,7 +119,7 @@ def _valid_plot(results: Sequence[Result], axes: Values, metrics: Sequence[str])
         if of in curve[0].average:
             look = ":" if of.startswith("oracle") else "-"
             places = [place + shift * (number - 1.5) for place in x]
-            _draw(
+            draw_intervals(
                 upper, places, [result.average[of] for result in curve], f"{name}, {_told(of)}", number, look
             )
     for place in dict.fromkeys(x):
@@ -137,16 +132,12 @@ def _valid_plot(results: Sequence[Result], axes: Values, metrics: Sequence[str])
             f"R={', '.join(numbers)}", (place, 0), (0, 4), color=SOFT, ha="center",
             fontsize=8, textcoords="offset points", xycoords=("data", "axes fraction"),
         )  # fmt: skip
-    upper.set(xlabel="valid rollouts per question", ylabel="score, average of datasets")
     upper.margins(0.06, 0.16)
-    _scale_scores(upper)
-    _legend(upper)
-    return Plot(
-        figure,
-        title,
+    about = (
         "A rollout is valid if it ended in a new path with an answer that is neither empty nor a refusal. A "
-        "tree without further paths stops before R rollouts.",
+        "tree without further paths stops before R rollouts."
     )
+    return _finished(figure, upper, title, about, "valid rollouts per question", "score")
 
 
 def _choosing_plot(results: Sequence[Result], axes: Values, metric: str) -> Plot:
@@ -161,17 +152,13 @@ def _choosing_plot(results: Sequence[Result], axes: Values, metric: str) -> Plot
     for number, (label, (name, of, look)) in enumerate(lines.items()):
         shift = _DODGE * (number - (len(lines) - 1) / 2)
         x = [places[result.setting.values["rollouts"]] + shift for result in curves[name]]
-        _draw(upper, x, [result.average[of] for result in curves[name]], label, number, look)
+        draw_intervals(upper, x, [result.average[of] for result in curves[name]], label, number, look)
     upper.set_xticks(list(places.values()), [shown(value) for value in places])
-    upper.set(xlabel=LABELS["rollouts"], ylabel=f"{metric}, average of datasets")
-    _scale_scores(upper)
-    _legend(upper)
-    return Plot(
-        figure,
-        title,
+    about = (
         "The best candidate is the one with the greatest score, by the gold answers. To compare verifiers, "
-        "give the grid an AirRAG method for each.",
+        "give the grid an AirRAG method for each."
     )
+    return _finished(figure, upper, title, about, LABELS["rollouts"], metric)
 
 
 def _total_plot(results: Sequence[Result], metric: str) -> Plot:
@@ -197,11 +184,9 @@ def _total_plot(results: Sequence[Result], metric: str) -> Plot:
             f"{number}", place, (-5, 5), textcoords="offset points", ha="right", weight="bold", fontsize=9
         )
     upper.set_xlim(right=right)
-    upper.set(xlabel="tokens read and written per question, L_total", ylabel=f"{metric}, average of datasets")
-    _scale_scores(upper)
-    _legend(upper)
     listing = "; ".join(f"{number}: `{result.setting.name}`" for number, result in enumerate(best, start=1))
-    return Plot(figure, title, f"On the frontier: {listing}.")
+    about = f"On the frontier: {listing}."
+    return _finished(figure, upper, title, about, "tokens read and written per question, L_total", metric)
 
 
 def _recall_plot(results: Sequence[Result], metric: str) -> Plot:
@@ -218,10 +203,7 @@ def _recall_plot(results: Sequence[Result], metric: str) -> Plot:
         about = f"The line rises by {slope:.2f} for a recall that is greater by 1."
         if len(set(y)) > 1:
             about += f" The correlation over the settings is {np.corrcoef(x, y)[0, 1]:.2f}."
-    upper.set(xlabel="supporting recall", ylabel=f"{metric}, average of datasets")
-    _scale_scores(upper)
-    _legend(upper)
-    return Plot(figure, title, about)
+    return _finished(figure, upper, title, about, "supporting recall", metric)
 
 
 def _curves(axis: str, results: Sequence[Result], axes: Values) -> Iterator[tuple[str, list[Result]]]:
@@ -244,24 +226,6 @@ def _none_last(value: float | None) -> tuple[bool, float]:
 def _told(name: str) -> str:
     """Return the name of a number as the legend shows it."""
     return name.replace("supporting_", "").replace("_", " ")
-
-
-def _draw(
-    axes: Axes, x: Sequence[float], y: Sequence[MeanInterval], label: str, colour: int, look: str
-) -> None:
-    """Draw points with their intervals, joined by a line of the style `look`."""
-    errors = [[each.mean - each.low for each in y], [each.high - each.mean for each in y]]
-    axes.errorbar(
-        x,
-        [each.mean for each in y],
-        yerr=errors,
-        fmt=f"o{look}",
-        color=COLOURS[colour % len(COLOURS)],
-        label=label or None,
-        markersize=4,
-        linewidth=1.4,
-        elinewidth=0.8,
-    )
 
 
 def _scatter(axes: Axes, results: Sequence[Result], of_x: str, of_y: str) -> None:
@@ -299,16 +263,9 @@ def _figure(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _scale_scores(axes: Axes) -> None:
-    """Let the axis of scores begin just below 0, and end above the greatest interval."""
+def _finished(figure: Figure, axes: Axes, title: str, about: str, label: str, score: str) -> Plot:
+    """Label axes and scale that of scores, which begins just below 0 and ends above the greatest interval."""
+    axes.set(xlabel=label, ylabel=f"{score}, average of datasets")
     axes.set_ylim(-0.02, max(0.1, axes.get_ylim()[1]))
-
-
-def _legend(axes: Axes) -> None:
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
-
-
-def by_name(plots: Mapping[str, Plot | str]) -> tuple[dict[str, Plot], dict[str, str]]:
-    """Return the figures that were drawn, and the reasons for those that were not."""
-    drawn = {name: plot for name, plot in plots.items() if isinstance(plot, Plot)}
-    return drawn, {name: reason for name, reason in plots.items() if isinstance(reason, str)}
+    add_legend(axes)
+    return Plot(figure, title, about)

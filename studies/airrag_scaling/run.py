@@ -7,7 +7,7 @@ python -m studies.airrag_scaling.run --grid grid.toml --rollouts 1 4 --l-max 204
 The grid is that of `askance grid`, with one model and at least one AirRAG method. Every AirRAG method is run
 at all combinations of the given values. Other methods are baselines, which have --l-max and --share alone.
 The first value of each option is the one that the curves over other options use. FOLDER/page has the page,
-its figures as SVG and PNG, and all numbers as JSON. FOLDER/presets has the chosen settings. The same command
+its figures as SVG, and all numbers as JSON. FOLDER/presets has the chosen settings. The same command
 continues a stopped run. It exits with 1 if a run has no result.
 """
 

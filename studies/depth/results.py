@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from askance.evaluation.statistics.compare import (
-    MeanInterval,
-    mean_interval,
-    paired_difference,
-)
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.roc import shown_area
 from askance.evaluation.statistics.summaries import scores_of
 from studies.airrag_scaling.results import num_tokens
 from studies.depth.runs import (
@@ -23,7 +20,7 @@ from studies.depth.runs import (
     Made,
 )
 from studies.depth.world import HOPS
-from studies.shared import GateRow
+from studies.shared import GateRow, in_points
 
 SEVERAL = tuple(hops for hops in HOPS if hops > 1)
 CLAIMS = ((DRAGIN, SINGLE), (SELFRAG, SINGLE), (ITERDRAG, SINGLE), (ONE, ITERDRAG), (TREE, ONE))
@@ -61,33 +58,19 @@ def gate(made: Made) -> list[GateRow]:
     rows = []
     for better, worse in CLAIMS:
         found = difference(made, better, worse)
-        rows.append(GateRow(f"{better} is above {worse}, beyond the interval", shown(found), found.low > 0))
+        condition = f"{better} is above {worse}, beyond the interval"
+        rows.append(GateRow(condition, in_points(found), found.low > 0))
     area = made.reward.area if made.reward else None
-    measured = f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})" if area else "no steps of both kinds"
-    is_met = area is not None and area.area >= MIN_AREA
-    rows.append(
-        GateRow(
-            f"the AUC of the reward on the steps of all asked questions is at least {MIN_AREA}",
-            measured,
-            is_met,
-        )
-    )
+    condition = f"the AUC of the reward on the steps of all asked questions is at least {MIN_AREA}"
+    measured = shown_area(area) if area else "no steps of both kinds"
+    rows.append(GateRow(condition, measured, area is not None and area.area >= MIN_AREA))
     found = difference(made, RM_VOTE, TREE)
-    rows.append(GateRow("rm_vote is not worse than the vote by paths", shown(found), found.high >= 0))
+    rows.append(GateRow("rm_vote is not worse than the vote by paths", in_points(found), found.high >= 0))
     for hops in (*((each,) for each in SEVERAL), SEVERAL):
-        found, ratio = (
-            difference(made, TREE, PATHS, hops),
-            tokens(made, PATHS, hops) / tokens(made, TREE, hops),
-        )
+        found = difference(made, TREE, PATHS, hops)
+        more = tokens(made, PATHS, hops) / tokens(made, TREE, hops) - 1
         name = f"{hops[0]} hops" if len(hops) == 1 else "all of them"
-        measured = f"{shown(found)}; the paths take {ratio - 1:+.1%} tokens"
-        is_met = found.high >= 0 and abs(ratio - 1) <= MAX_DIFFERENCE
-        rows.append(
-            GateRow(f"{name}: a tree is not worse than independent paths at equal tokens", measured, is_met)
-        )
+        condition = f"{name}: a tree is not worse than independent paths at equal tokens"
+        measured = f"{in_points(found)}; the paths take {more:+.1%} tokens"
+        rows.append(GateRow(condition, measured, found.high >= 0 and abs(more) <= MAX_DIFFERENCE))
     return rows
-
-
-def shown(found: MeanInterval) -> str:
-    """Return a difference in points with its 95 % interval."""
-    return f"{100 * found.mean:+.1f} points ({100 * found.low:+.1f} to {100 * found.high:+.1f})"

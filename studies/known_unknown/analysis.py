@@ -10,11 +10,7 @@ from askance.core.trace import Searched
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import (
-    MeanInterval,
-    mean_interval,
-    paired_difference,
-)
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from studies.known_unknown.questions import needs_search
 from studies.known_unknown.runs import METRIC
@@ -126,19 +122,17 @@ def order_of(record: Record | Example) -> str:
 
 def second_hop_found(run: RecordedRun) -> MeanInterval:
     """Return the share of questions for which some search found the document of the second hop."""
-    return mean_interval(
-        [float(_is_found(run, record, record.supporting_titles[1])) for record in run.records]
-    )
+
+    def is_found(record: Record) -> bool:
+        searches = (event for event in run.trace(record) if isinstance(event, Searched))
+        return any(hit.passage.title == record.supporting_titles[1] for each in searches for hit in each.hits)
+
+    return mean_interval([float(is_found(record)) for record in run.records])
 
 
 def scores_of(run: RecordedRun) -> dict[str, float]:
     """Return the score of each question by its id."""
     return {record.id: record.scores[METRIC] or 0.0 for record in run.records}
-
-
-def _is_found(run: RecordedRun, record: Record, title: str) -> bool:
-    searches = (event for event in run.trace(record) if isinstance(event, Searched))
-    return any(hit.passage.title == title for event in searches for hit in event.hits)
 
 
 def _exposures(example: Example) -> int:

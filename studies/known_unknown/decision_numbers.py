@@ -18,38 +18,43 @@ def _greatest_word_score(events: Sequence[AnyEvent]) -> float | None:
     return max((word.value for decision in _decisions(events) for word in decision.words), default=None)
 
 
-def _least_probability(events: Sequence[AnyEvent]) -> float | None:
-    least = min(_numbers(events, "least probability"), default=None)
-    return None if least is None else 1 - least
+def _turned(value: float) -> float:
+    return 1 - value
 
 
-def _share_of_retrieval(events: Sequence[AnyEvent]) -> float | None:
-    return max(_numbers(events, "share"), default=None)
+def _of_decisions(name: str, turn: Callable[[float], float]) -> Number:
+    """Return the greatest value of a number of the decisions, once it is turned."""
+    return lambda events: max(
+        (turn(each.numbers[name]) for each in _decisions(events) if name in each.numbers), default=None
+    )
 
 
-def _disagreement(events: Sequence[AnyEvent]) -> float | None:
-    agreement = min(_numbers(events, "agreement"), default=None)
-    return None if agreement is None else 1 - agreement
+def _of_entropies(combine: Callable[[list[float]], float]) -> Number:
+    """Return one number for the entropies of all tokens of the answer."""
 
+    def number(events: Sequence[AnyEvent]) -> float | None:
+        generated = (event for event in events if isinstance(event, Generated) and event.role == "answer")
+        found = [token.entropy for event in generated for token in event.tokens if token.entropy is not None]
+        return combine(found) if found else None
 
-def _greatest_entropy(events: Sequence[AnyEvent]) -> float | None:
-    return max(_entropies(events), default=None)
-
-
-def _mean_entropy(events: Sequence[AnyEvent]) -> float | None:
-    entropies = _entropies(events)
-    return fmean(entropies) if entropies else None
+    return number
 
 
 NUMBERS: Mapping[str, tuple[str, Number]] = {
     "DRAGIN, default (entropy × attention)": ("draft-dragin", _greatest_word_score),
     "DRAGIN, paper (RIND)": ("draft-dragin_paper", _greatest_word_score),
     "DRAGIN, authors' code (RIND)": ("draft-dragin_authors", _greatest_word_score),
-    "FLARE (1 − least probability)": ("draft-flare", _least_probability),
-    "greatest entropy": ("draft-dragin", _greatest_entropy),
-    "mean entropy": ("draft-dragin", _mean_entropy),
-    "Self-RAG, prompted (share of [Retrieval])": ("draft-selfrag", _share_of_retrieval),
-    "disagreement of 8 samples": ("draft-samples", _disagreement),
+    "FLARE (1 − least probability)": (
+        "draft-flare",
+        _of_decisions("least probability", _turned),
+    ),
+    "greatest entropy": ("draft-dragin", _of_entropies(max)),
+    "mean entropy": ("draft-dragin", _of_entropies(fmean)),
+    "Self-RAG, prompted (share of [Retrieval])": ("draft-selfrag", _of_decisions("share", float)),
+    "disagreement of 8 samples": (
+        "draft-samples",
+        _of_decisions("agreement", _turned),
+    ),
 }
 """The numbers by name, each with the run of drafts that it is read from."""
 
@@ -71,12 +76,3 @@ def _of_run(run: RecordedRun, number: Number) -> dict[str, float]:
 
 def _decisions(events: Iterable[AnyEvent]) -> list[Decided]:
     return [event for event in events if isinstance(event, Decided) and event.name == "retrieve"]
-
-
-def _numbers(events: Iterable[AnyEvent], name: str) -> list[float]:
-    return [decision.numbers[name] for decision in _decisions(events) if name in decision.numbers]
-
-
-def _entropies(events: Iterable[AnyEvent]) -> list[float]:
-    generated = (event for event in events if isinstance(event, Generated) and event.role == "answer")
-    return [token.entropy for event in generated for token in event.tokens if token.entropy is not None]

@@ -10,19 +10,18 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
-
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import MeanInterval
-from askance.evaluation.statistics.roc import RocArea
+from askance.evaluation.statistics.roc import RocArea, shown_area
 from askance.storage.durable_files import write_atomically
+from studies.figures import render
 from studies.known_unknown.analysis import Row, scores_of
 from studies.known_unknown.plots import auc_plot, curve_plot
 from studies.known_unknown.results import DRAGIN, FLARE_NUMBER, QFS, Results, gate
 from studies.known_unknown.runs import MAX_SEARCHES
 from studies.known_unknown.study import DOCUMENTS
 from studies.known_unknown.world import World
+from studies.shared import in_points, with_interval
 
 NAME = "known-and-unknown"
 _SHOWN_CURVES = 4
@@ -44,16 +43,13 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
         curves = {name: results.curves[documents][name] for name in best}
         plot = curve_plot(f"Accuracy against searches, {documents} documents", curves, methods)
         write_atomically(folder / f"{NAME}-{documents}.svg", plot)
-    template = Path(__file__).with_name("page.md.j2").read_text(encoding="utf-8")
-    environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
-    )
-    environment.filters |= {"mean": _mean, "area": _area, "points": _points}
     traces = {
         title: _trace(runs, wanted).replace(f"{out.resolve()}/", "").replace(f"{out}/", "")
         for title, wanted in _TRACES.items()
     }
-    shown = environment.from_string(template).render(
+    text = render(
+        Path(__file__).with_name("page.md.j2"),
+        {"mean": with_interval, "area": _area, "points": _points},
         results=results,
         gate=gate(results),
         world=world,
@@ -67,21 +63,16 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
         below_chance=min(results.areas_by_exposures[FLARE_NUMBER].items())[1].high < 0.5,
     )
     path = folder / f"{NAME}.md"
-    write_atomically(path, f"{shown.rstrip()}\n")
+    write_atomically(path, text)
     return path
 
 
-def _mean(interval: MeanInterval) -> str:
-    return f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"
-
-
 def _area(area: RocArea) -> str:
-    return "" if isnan(area.area) else f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
+    return "" if isnan(area.area) else shown_area(area)
 
 
 def _points(row: Row) -> str:
-    difference = row.difference
-    return f"{100 * difference.mean:+.1f} ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
+    return in_points(row.difference, unit="")
 
 
 Wanted = Callable[[Record, float, float], bool]

@@ -3,22 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from askance.evaluation.statistics.roc import RocArea
-from studies.figures import COLOURS, INK, SOFT, prepare_axes, style, svg
+from studies.figures import COLOURS, INK, SOFT, style, svg_with_legend, wide_figure
 from studies.known_unknown.analysis import CurvePoint
 
 _LABEL_WIDTH, _LABEL_HEIGHT, _LABEL_GAP = 0.3, 0.035, 0.012
 """The size of a label in the plots' units, searches and accuracy, and its distance to the point."""
-_STYLE = style("known and unknown")
+_STYLE, _RIGHT = style("known and unknown"), 0.62
 
 
 def auc_plot(by_number: Mapping[str, Mapping[int, RocArea]]) -> str:
     """Return a plot of the area under the curve of each number by the exposures of the known facts."""
     with rc_context(_STYLE):
-        figure, axes = _figure("How well each number tells known facts from unknown ones")
+        figure, axes = wide_figure("How well each number tells known facts from unknown ones", _RIGHT)
         for (name, areas), colour in zip(by_number.items(), COLOURS, strict=False):
             axes.plot(list(areas), [area.area for area in areas.values()], "o-", color=colour, label=name)
         exposures = list(next(iter(by_number.values())))
@@ -31,7 +29,7 @@ def auc_plot(by_number: Mapping[str, Mapping[int, RocArea]]) -> str:
             ylabel="area under the ROC curve",
             ylim=(min(0.4, least - 0.02), 1.02),
         )
-        return _svg(figure, axes)
+        return svg_with_legend(figure, axes)
 
 
 def curve_plot(
@@ -45,7 +43,7 @@ def curve_plot(
         methods: The mean number of searches and the accuracy of each method.
     """
     with rc_context(_STYLE):
-        figure, axes = _figure(title)
+        figure, axes = wide_figure(title, _RIGHT)
         for (name, points), colour in zip(curves.items(), COLOURS, strict=False):
             shares, accuracies = zip(*((point.share, point.accuracy) for point in points), strict=True)
             axes.plot(shares, accuracies, color=colour, label=name)
@@ -53,7 +51,7 @@ def curve_plot(
             axes.plot(*methods[name], "o", color=INK, markersize=5)
             axes.text(place + _LABEL_GAP, height, name, color=INK, fontsize=8, va="center")
         axes.set(xlabel="searches per question", ylabel="exact match", ylim=(0, 1))
-        return _svg(figure, axes)
+        return svg_with_legend(figure, axes)
 
 
 def _label_places(points: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -66,16 +64,3 @@ def _label_places(points: Mapping[str, tuple[float, float]]) -> dict[str, tuple[
                 y = other_y + _LABEL_HEIGHT
         places[name] = x, y
     return places
-
-
-def _figure(title: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(9.6, 4.8), dpi=72)
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.07, right=0.62, top=0.92, bottom=0.11)
-    prepare_axes(axes, title)
-    return figure, axes
-
-
-def _svg(figure: Figure, axes: Axes) -> str:
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    return svg(figure, axes.get_title(loc="left"))

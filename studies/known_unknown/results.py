@@ -9,7 +9,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval, paired_difference
-from askance.evaluation.statistics.roc import RocArea
+from askance.evaluation.statistics.roc import RocArea, shown_area
 from studies.known_unknown.analysis import (
     CurvePoint,
     Row,
@@ -25,7 +25,7 @@ from studies.known_unknown.analysis import (
 from studies.known_unknown.decision_numbers import decision_numbers
 from studies.known_unknown.runs import accuracy_from_memory, tables
 from studies.known_unknown.study import DOCUMENTS
-from studies.shared import GateRow
+from studies.shared import GateRow, in_points
 
 MIN_AUC = 0.9
 MAX_LOSS_FRESH, MAX_SEARCHES_FRESH = 0.01, 0.6
@@ -33,6 +33,7 @@ MAX_LOSS_FRESH, MAX_SEARCHES_FRESH = 0.01, 0.6
 documents are true."""
 MIN_GAIN_STALE = 0.08
 """The least accuracy to be gained over one search for each question, if some documents are stale."""
+_NAME = "95 % interval "
 DRAGIN, FLARE, QFS = "dragin-in-doubt", "flare-in-doubt", "real_words"
 DRAGIN_NUMBER, FLARE_NUMBER = "DRAGIN, default (entropy × attention)", "FLARE (1 − least probability)"
 
@@ -130,7 +131,7 @@ def gate(results: Results) -> list[GateRow]:
         *(row for number in (DRAGIN_NUMBER, FLARE_NUMBER) for row in _auc_rows(results, number)),
         GateRow(
             f"fresh documents: {best} loses at most {100 * MAX_LOSS_FRESH:g} point to single",
-            f"{100 * fresh.difference.mean:+.1f} points ({_interval(fresh.difference)})",
+            in_points(fresh.difference, name=_NAME),
             fresh.difference.mean >= -MAX_LOSS_FRESH,
         ),
         GateRow(
@@ -140,12 +141,12 @@ def gate(results: Results) -> list[GateRow]:
         ),
         GateRow(
             f"stale documents: {best} gains at least {100 * MIN_GAIN_STALE:g} points, beyond the interval",
-            f"{100 * stale.difference.mean:+.1f} points ({_interval(stale.difference)})",
+            in_points(stale.difference, name=_NAME),
             stale.difference.mean >= MIN_GAIN_STALE and stale.difference.low > 0,
         ),
         GateRow(
             "stale documents: DRAGIN is not below FLARE",
-            f"{100 * versus_flare.mean:+.1f} points ({_interval(versus_flare)})",
+            in_points(versus_flare, name=_NAME),
             versus_flare.mean >= 0,
         ),
         GateRow(
@@ -165,7 +166,7 @@ def _auc_rows(results: Results, number: str) -> list[GateRow]:
     return [
         GateRow(
             f"{number}: area under the curve of at least {MIN_AUC} for single facts",
-            f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})",
+            shown_area(area),
             area.area >= MIN_AUC,
         ),
         GateRow(f"{number}: rising with the exposures", shown, not falls and areas[0].high < areas[-1].low),
@@ -186,7 +187,3 @@ def _has_hops(hops: int, record: Record) -> bool:
 
 def _has_order(order: str, record: Record) -> bool:
     return order_of(record) == order
-
-
-def _interval(difference: MeanInterval) -> str:
-    return f"95 % interval {100 * difference.low:+.1f} to {100 * difference.high:+.1f}"

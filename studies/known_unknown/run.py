@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     second_unknown = options.out / "known-then-unknown.txt"
     ids = [one.question.id for one in examples if order_of(one) == "known > unknown"]
     write_atomically(second_unknown, "".join(f"{id}\n" for id in ids))
-    calibrated = runs.choose_thresholds(options.out)
+    calibrated = {name: runs.choose_threshold(options.out, name) for name in runs.tables()["calibrated"]}
     made_runs = runs.run_methods(options.out, calibrated)
     queries = runs.run_queries(options.out, calibrated, second_unknown)
     results = results_of(made_runs, queries, examples)

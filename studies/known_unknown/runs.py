@@ -73,15 +73,6 @@ def model_spec(out: Path) -> str:
     return f"hf:{out / 'reader'}?dtype={SETTINGS.precision}"
 
 
-def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
-    """Return each calibrated method with the threshold that is most accurate over the stale documents.
-
-    Raises:
-        AskanceError: A method can't be calibrated.
-    """
-    return {name: choose_threshold(out, name) for name in tables()["calibrated"]}
-
-
 def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, RecordedRun]:
     """Return the runs of all methods and drafts by "documents/method"."""
     runs = dict[str, RecordedRun]()
@@ -93,7 +84,9 @@ def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[
 
 def run_queries(out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: Path) -> dict[str, RecordedRun]:
     """Return a run for each query mode, over some of the questions and the fresh documents."""
-    runs = _run(out, query_runs(calibrated[tables()["queries"]["method"]]), ["fresh"], ids)
+    method, modes = calibrated[tables()["queries"]["method"]], tables()["queries"]["modes"]
+    asked = {f"query-{mode}": {**method, "set": {**method["set"], "query": mode}} for mode in modes}
+    runs = _run(out, asked, ["fresh"], ids)
     return {name.partition("/query-")[2]: run for name, run in runs.items()}
 
 
@@ -103,16 +96,6 @@ def documents_of(name: str) -> Sequence[str]:
         return ("stale",)
     table = {**tables()["methods"], **tables()["calibrated"]}[name]
     return tuple(table.get("documents", DOCUMENTS))
-
-
-def query_runs(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run for each query mode, by "query-MODE".
-
-    Args:
-        method: The settings of the method with its threshold.
-    """
-    modes = tables()["queries"]["modes"]
-    return {f"query-{mode}": {**method, "set": {**method["set"], "query": mode}} for mode in modes}
 
 
 def choose_threshold(out: Path, name: str) -> Mapping[str, Any]:
