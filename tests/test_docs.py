@@ -28,8 +28,8 @@ from askance.evaluation.judging.citations import citation_scores
 from askance.evaluation.judging.facts import fact_scores
 from askance.evaluation.metrics.answers import exact_match
 from askance.evaluation.statistics.summaries import Costs
-from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompts import AirragPromptTemplate
+from askance.methods.airrag.reward import FEATURES
 from askance.methods.common.prompts import PromptTemplate
 from tests.evaluation.hand_made import record, written
 from tests.laboratory import EVERY_METHOD, usable

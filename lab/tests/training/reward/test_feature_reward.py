@@ -8,7 +8,7 @@ from askance.ask import Engine
 from askance.configuration.build import load_models
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.path_features import JudgedPath, path_features
+from askance.methods.airrag.reward import JudgedPath, path_features
 from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
