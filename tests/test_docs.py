@@ -21,8 +21,8 @@ from askance.core.trace import EVENT_TYPES
 from askance.evaluation.judging.citations import citation_scores
 from askance.evaluation.judging.facts import fact_scores
 from askance.evaluation.statistics.summaries import Costs
-from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompts import AirragPromptTemplate
+from askance.methods.airrag.reward import FEATURES
 from askance.methods.common.prompts import PromptTemplate
 from tests.evaluation.hand_made import record, written
 from tests.laboratory import EVERY_METHOD, usable

@@ -10,16 +10,17 @@ from askance.configuration.build import load_models
 from askance.core.errors import ModelFailure
 from askance.core.types import Hit, Question
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.path_features import (
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.reward import (
     FEATURES,
+    PASSAGE_TOKENS,
     AnswerSupport,
     JudgedPath,
+    PathRewardModel,
     Retrieval,
     path_features,
     supports_of,
 )
-from askance.methods.airrag.prompts import PromptBuilder
-from askance.methods.airrag.reward import PASSAGE_TOKENS, PathRewardModel
 from askance.methods.airrag.state import SA, Node, PathState
 from askance.methods.airrag.verifiers import (
     best_node,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.methods.selfrag.long_form import LongForm
+from askance.methods.selfrag.forms import LongForm
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Path, Segment

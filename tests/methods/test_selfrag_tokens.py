@@ -61,7 +61,6 @@ def test_the_fifteen_strings():
         "[Utility:1]", "[Utility:2]", "[Utility:3]", "[Utility:4]", "[Utility:5]",
         "<paragraph>", "</paragraph>",
     )  # fmt: skip
-    assert ALL_TOKENS[:13] == SCORED_TOKENS
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from askance.core.errors import ModelSpecError
 from askance.core.ports import FeatureScorer
 from askance.core.safe_text import json_line
-from askance.methods.airrag.path_features import FEATURES
+from askance.methods.airrag.reward import FEATURES
 from askance.models.local.model_files import read_record
 from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import checksum, write_atomically

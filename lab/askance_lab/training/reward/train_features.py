@@ -21,7 +21,7 @@ from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import PairScorer
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
-from askance.methods.airrag.path_features import FEATURES, JudgedPath, Retrieval, path_features
+from askance.methods.airrag.reward import FEATURES, JudgedPath, Retrieval, path_features
 from askance.methods.airrag.state import RA, SAY
 from askance.models.pair_scorer import load_cross_encoder
 from askance_lab.training.loop.model_card import render_card

@@ -25,8 +25,7 @@ from askance.core.trace import AnyEvent, Expanded
 from askance.core.types import Hit, Passage
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.methods.airrag.path_features import AnswerSupport, supports_of
-from askance.methods.airrag.reward import step_label
+from askance.methods.airrag.reward import AnswerSupport, step_label, supports_of
 from askance.text.answers import normalise_answer
 
 

@@ -109,11 +109,14 @@ def _record_tree(run: Run, root: Node, exploration: float, chosen: ChosenAnswer 
         is_chosen = chosen is not None and node is chosen.node
         marks = {"repeats": node.state.num_repeats, "cut": node.state.is_cut, "chosen": is_chosen}
         numbers |= {name: float(mark) for name, mark in marks.items() if mark}
-        hits = node.state.found[-1] if node.action == RA and node.state.found else ()
+        hits, text = tuple[Hit, ...](), node.state.steps[-1].text
+        if node.action == RA:
+            hits, answered = node.state.found[-1], node.state.history[-1]
+            text = f"{answered.question} → {answered.answer}"
         run.trace.expand(
             node.name,
             node.action,
-            _output_text(node),
+            text,
             passage=hits[0] if hits else None,
             numbers=numbers,
             rejected="it says that there is no answer" if node.answer and not node.is_valid else "",
@@ -180,9 +183,3 @@ def short_form(text: str, question: Question) -> str:
     """Return the short answer in `text` or, for an open question, the whole text."""
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
     return text if is_open else short_answer(text, question)
-
-
-def _output_text(node: Node) -> str:
-    if node.action == RA and node.state.history:
-        return f"{node.state.history[-1].question} → {node.state.history[-1].answer}"
-    return node.state.steps[-1].text

@@ -12,11 +12,10 @@ from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import prompts, scoring
-from askance.methods.selfrag.long_form import LongForm
+from askance.methods.selfrag.forms import LongForm, ShortForm
 from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
 from askance.methods.selfrag.segments import cite_passages
-from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
 
 
