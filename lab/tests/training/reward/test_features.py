@@ -13,7 +13,7 @@ from askance.core.ports import FeatureScorer
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.path_features import JudgedPath, path_features
+from askance.methods.airrag.reward import JudgedPath, path_features
 from askance.models.pair_scorer import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

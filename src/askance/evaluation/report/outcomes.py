@@ -10,11 +10,10 @@ from askance.evaluation.metrics.answers import accuracy
 from askance.evaluation.report.tables import ResultTable
 from askance.evaluation.run.record import Record
 from askance.evaluation.statistics.run_groups import RunGroup
+from askance.evaluation.statistics.selective import LEAST_RIGHT
 
 _SHOWN_CHARACTERS = 60
 """The number of characters at the start of a passage that identify it in a prompt, where it may be cut."""
-WON_FROM = 0.5
-"""The score of the first metric that applies from which a question counts as won."""
 
 
 class Outcome(StrEnum):
@@ -60,15 +59,15 @@ def outcome_table(group: RunGroup) -> ResultTable:
         for name, counts in zip(group.names, by_run, strict=True)
     ]
     note = (
-        f"Won: the first metric that applies is at least {WON_FROM:g}. Every other question has the first "
+        f"Won: the first metric that applies is at least {LEAST_RIGHT:g}. Every other question has the first "
         "cause that applies, by rules over its trace."
     )
     return ResultTable("Outcomes", ("run", *shown), tuple(rows), note=note)
 
 
 def is_won(record: Record) -> bool:
-    """Return whether the first metric that applies to a question is at least `WON_FROM`."""
-    return not record.is_failure and main_score(record)[1] >= WON_FROM
+    """Return whether the first metric that applies to a question is at least `LEAST_RIGHT`."""
+    return not record.is_failure and main_score(record)[1] >= LEAST_RIGHT
 
 
 def outcome_of(record: Record, events: Sequence[AnyEvent]) -> Outcome:

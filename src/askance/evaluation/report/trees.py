@@ -1,8 +1,8 @@
 """Training data from the trees of a run: right paths, preferred steps, and steps with their values.
 
 The value of a step is estimated by Monte Carlo, as the paper of AirRAG does it for its reward model (Feng et
-al. 2025): the share of right answers among all valid answers below the step. An answer is right if it equals
-a gold answer, or has one in it, after normalisation. The rows have the formats that TRL's trainers read:
+al. 2025): the share of right answers among all valid answers below the step. An answer is right by the
+metric `accuracy`. The rows have the formats that TRL's trainers read:
 
     sft         {"prompt": […], "completion": […]}, a row for each right path
     preference  {"prompt": […], "chosen": […], "rejected": […]}, a row for two steps after the same steps
@@ -23,10 +23,10 @@ from typing import Any
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
 from askance.core.types import Hit, Passage
+from askance.evaluation.metrics.answers import accuracy
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.methods.airrag.reward import AnswerSupport, step_label, supports_of
-from askance.text.answers import normalise_answer
 
 
 class TreeFormat(StrEnum):
@@ -123,7 +123,7 @@ def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]
         if "reward" not in event.numbers or event.rejected or not event.text.strip():
             continue
         step.is_end, step.reward = True, event.numbers["reward"]
-        is_right = is_right_answer(event.text, golds)
+        is_right = bool(accuracy(event.text, golds))
         for each in step.path:
             each.num_paths += 1
             each.num_right += is_right
@@ -141,12 +141,6 @@ def _parent(event: Expanded) -> str:
 
 def _votes(event: Expanded) -> int:
     return int(event.numbers.get("votes", 1))
-
-
-def is_right_answer(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether an answer equals a gold answer, or has one in it, after normalisation."""
-    words = normalise_answer(answer)
-    return any(gold and gold in words for gold in map(normalise_answer, golds))
 
 
 def tree_rows(run: RecordedRun, format: TreeFormat) -> Iterator[Mapping[str, Any]]:
