@@ -15,7 +15,6 @@ from askance.storage.durable_files import (
     sealed,
     unsealed,
     unsealed_lines,
-    whole_lines,
 )
 
 
@@ -51,14 +50,6 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
         assert path.read_bytes() == b"x" * 100
         assert file.append([b"w"]) == 100
     assert path.read_bytes() == b"x" * 100 + b"w"
-
-
-@pytest.mark.parametrize(
-    ("content", "whole"),
-    [(b"", b""), (b"a\nb\n", b"a\nb\n"), (b"a\nb", b"a\n"), (b"a", b""), (b"a\r\nb", b"a\r\n")],
-)
-def test_a_line_without_a_break_is_not_whole(content, whole):
-    assert whole_lines(content) == whole
 
 
 LINES = [json.dumps({"id": f"q{number}", "text": "Köln, Jülich"}).encode() for number in (1, 2)]

@@ -57,7 +57,7 @@ class Bm25Retriever(IndexRetriever):
     @property
     def fingerprint(self) -> str:
         """Return a string that identifies the indexed documents, their text analysis, and the filter."""
-        return self._with_filter(f"{self.index.version}, {self.index.manifest.analysis}")
+        return self._with_filter(f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.

@@ -39,7 +39,7 @@ class DenseRetriever(IndexRetriever):
     @property
     def fingerprint(self) -> str:
         """Return a string that identifies the indexed documents, the encoder, and the filter."""
-        return self._with_filter(f"dense, {self.index.version}, {self.encoder.fingerprint}")
+        return self._with_filter(f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}")
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.

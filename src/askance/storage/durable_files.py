@@ -6,8 +6,7 @@ contain a checksum of the rest of the line:
 
     {"checksum": "1f0c93ab5d7e2a44", "number": 1, "id": "q1", …}
 
-Every reader detects a flipped bit. Lines written before checksums existed are recognised by their beginning,
-which no single flipped bit can produce in a line with a checksum.
+Every reader detects a flipped bit.
 """
 
 import hashlib
@@ -143,11 +142,6 @@ class AppendOnlyFile:
         self._size = size_bytes
 
 
-def whole_lines(content: bytes) -> bytes:
-    """Return `content` up to its last line break, which leaves out a line whose writer was interrupted."""
-    return content[: content.rfind(b"\n") + 1]
-
-
 def checksum(content: bytes) -> str:
     """Return the checksum of some bytes as 16 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
@@ -202,7 +196,7 @@ def unsealed_lines(content: bytes) -> tuple[list[bytes], int]:
     Raises:
         DamagedLine: A line or its line break is damaged.
     """
-    whole = whole_lines(content)
+    whole = content[: content.rfind(b"\n") + 1]
     lines, objects = whole.split(b"\n")[:-1], []
     for number, line in enumerate(lines, start=1):
         try:

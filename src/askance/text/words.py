@@ -84,28 +84,12 @@ def split_words(text: str) -> list[str]:
     return _ONE_CHARACTER.sub(r" \g<0> ", text).split()
 
 
-SCRIPTS = {
-    "LATIN": "Latin",
-    "GREEK": "Greek",
-    "CYRILLIC": "Cyrillic",
-    "ARMENIAN": "Armenian",
-    "HEBREW": "Hebrew",
-    "ARABIC": "Arabic",
-    "DEVANAGARI": "Devanagari",
-    "BENGALI": "Bengali",
-    "GURMUKHI": "Gurmukhi",
-    "GUJARATI": "Gujarati",
-    "TAMIL": "Tamil",
-    "TELUGU": "Telugu",
-    "KANNADA": "Kannada",
-    "MALAYALAM": "Malayalam",
-    "SINHALA": "Sinhala",
-    "THAI": "Thai",
-    "LAO": "Lao",
+_SAME_NAME = (
+    "LATIN GREEK CYRILLIC ARMENIAN HEBREW ARABIC DEVANAGARI BENGALI GURMUKHI GUJARATI TAMIL TELUGU KANNADA "
+    "MALAYALAM SINHALA THAI LAO KHMER GEORGIAN ETHIOPIC"
+).split()
+SCRIPTS = {name: name.capitalize() for name in _SAME_NAME} | {
     "MYANMAR": "Burmese",
-    "KHMER": "Khmer",
-    "GEORGIAN": "Georgian",
-    "ETHIOPIC": "Ethiopic",
     "CJK": "Chinese (Han)",
     "HIRAGANA": "Japanese (Kana)",
     "KATAKANA": "Japanese (Kana)",

@@ -65,11 +65,6 @@ class IndexReader:
         """The fields of the documents with the types of their values."""
         return self.manifest.fields
 
-    @property
-    def version(self) -> str:
-        """A hash of all documents, which changes with them."""
-        return self.manifest.content_hash
-
     async def search_terms(
         self,
         terms: Sequence[str],

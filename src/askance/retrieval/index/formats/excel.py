@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
+from askance.core.panics import panics_as
 from askance.retrieval.index.formats.content import Rows, check_length, check_size, unreadable
 from askance.retrieval.index.formats.packages import DAMAGED, Package, open_package, whole_number
 from askance.retrieval.index.formats.spreadsheets import (
@@ -81,8 +82,6 @@ def read_xls(path: Path) -> Rows:
     """
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum
 
-    from askance.core.panics import panics_as
-
     with path.open("rb") as file:
         if file.read(2) == b"PK":
             yield from read_xlsx(path)
@@ -139,8 +138,6 @@ class _Workbook:
     def _dense_sheet(self, name: str, xml: bytes) -> "CalamineSheet | None":
         """Return a sheet as python-calamine reads it, or None if it may be too large, or is damaged."""
         from python_calamine import CalamineError, CalamineWorkbook
-
-        from askance.core.panics import panics_as
 
         if not 0 < _num_cells(xml) <= MAX_DENSE_CELLS:
             return None
