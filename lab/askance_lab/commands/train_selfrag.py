@@ -205,7 +205,7 @@ def annotate(
     from askance_lab.training.selfrag.annotate import annotate_rows, annotator, check_rows, label_counts
 
     config = sourced.without_unused(Needs(retriever=True, roles=frozenset({"critic"})))
-    config.check_retriever()
+    config.check_retrieval(Needs(retriever=True))
     by_file = _rows_of(files, limit)
     rows = [
         replace(row, id=f"{Path(name).stem}:{row.id}") if len(files) > 1 else row

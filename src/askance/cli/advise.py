@@ -173,22 +173,19 @@ async def _write_questions(work: _Work) -> None:
     Raises:
         InputError: Too few do.
     """
-    index = EngineConfig(index=work.folder / "index", where=work.choice.where or None)
-    retriever = index.open_retriever()
-    assert retriever is not None, "an index is named"
     spec = work.config.answer_spec
     model = language_model(work.load({"answer": spec})["answer"])
-    reading = EngineConfig(
-        method="single", parameters={"passages": 1}, models={"answer": spec}, seed=work.config.seed
-    )
-    reader = reading.engine(reading.make(), reading.cached_models({"answer": model}), retriever, None)
+    reading: dict[str, Any] = {"index": work.folder / "index", "where": work.choice.where or None}
+    reading |= {"models": {"answer": spec}, "seed": work.config.seed, "parameters": {"passages": 1}}
+    reader = EngineConfig(method="single", **reading).open(models={"answer": model})
+    assert reader.retriever is not None, "an index is named"
     with WritingProgress(err, "writing questions") as progress:
         found = await write_questions(
-            QuestionWriter(model, reader, retriever),
+            QuestionWriter(model, reader, reader.retriever),
             work.choice,
             work.num_questions,
             work.folder / "written.jsonl",
-            {"model": spec, "index content": retriever.fingerprint, "seed": work.config.seed},
+            {"model": spec, "index content": reader.retriever.fingerprint, "seed": work.config.seed},
             in_flight=work.config.questions_in_flight,
             seconds=_WRITING_SHARE * work.seconds,
             progress=progress,

@@ -111,7 +111,10 @@ def show_trace(
     if html is not None:
         check_writable(html)
         if file.is_dir() and question is None and beside is None:
-            write_out(html, _page_of_run(file), f"page: {html}")
+            from askance.evaluation.run.recorded_run import read_run
+            from askance.viewer.run_page import run_page
+
+            write_out(html, run_page(read_run(file)), f"page: {html}")
             return
     traces = [
         _trace_of_question(source, question) if source.is_dir() else read_trace(source) for source in sources
@@ -122,13 +125,6 @@ def show_trace(
     from askance.viewer.page import standalone_page
 
     write_out(html, standalone_page(traces, [source.name for source in sources]), f"page: {html}")
-
-
-def _page_of_run(folder: Path) -> str:
-    from askance.evaluation.run.recorded_run import read_run
-    from askance.viewer.run_page import run_page
-
-    return run_page(read_run(folder))
 
 
 def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
@@ -163,8 +159,9 @@ def search(
         askance search "suspension bridges" --index sample-index
         askance search "bridges" --index my-index -k 10 --retriever hybrid --json
     """
-    config = sourced.without_unused(Needs(retriever=True))
-    config.check_retriever()
+    needs = Needs(retriever=True)
+    config = sourced.without_unused(needs)
+    config.check_retrieval(needs)
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")

@@ -12,7 +12,7 @@ from rich.table import Table
 from askance.cli.options import JsonFlag, with_settings, write_out
 from askance.configuration.catalogue import DEFAULT_METHOD
 from askance.configuration.evaluation import open_metrics, read_dataset
-from askance.configuration.methods import calibrated_methods, make_method, reader_prompts
+from askance.configuration.methods import calibrated_methods
 from askance.configuration.presets import preset_text
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
@@ -64,23 +64,19 @@ def calibrate(
     if metric is not None:
         goal = ScoreGoal(open_metrics([metric]), searches, price)
     config = sourced.for_method()
-    method = config.method or DEFAULT_METHOD
-    prompts = config.prompts or reader_prompts(type(config.make()), config.answer_spec).get("prompts")
-    instance = make_method(method, config.parameters, prompts=prompts, preset=config.preset)
-    if parameter is None and search_parameter(type(instance)) is None:
+    config = config.changed(method=config.method or DEFAULT_METHOD)
+    cls = type(config.make())
+    if parameter is None and search_parameter(cls) is None:
         known = ", ".join(f"{method} ({name})" for method, name in calibrated_methods().items())
-        name = name_of(type(instance))
         raise InputError(
-            f"method {name} has no parameter that decides how often it searches; these methods do: {known}."
+            f"method {name_of(cls)} has no parameter that decides how often it searches; these methods do: "
+            f"{known}."
         )
-    name = choose_parameter(type(instance), parameter).name
-    config.check_retrieval(instance)
+    name = choose_parameter(cls, parameter).name
     if file is not None:
         check_writable(file)
     examples = list(read_dataset(dataset, limit))
-    encoder = config.open_encoder()
-    retriever = config.open_retriever(encoder)
-    engine = config.engine(instance, config.load_models(), retriever, encoder)
+    engine = config.open()
     with CalibrationProgress(err, name, len(examples)) as progress:
         found = asyncio.run(
             find_value(
@@ -94,7 +90,7 @@ def calibrate(
             )
         )
     if file is not None and found.value is not None:
-        write_out(file, _preset(found, instance, dataset))
+        write_out(file, _preset(found, engine.method, dataset))
     print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
     if found.value is None:
         raise typer.Exit(1)

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
 from askance.cli.options import OF_ONE_QUESTION, OtelFlag, parameters_by_name, recording, with_settings
-from askance.configuration.build import load_models
 from askance.configuration.sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
 from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
@@ -187,20 +186,12 @@ class _ChatSession:
         if words[1:]:
             settings["parameters"] = parameters_by_name(words[1:])
         sourced = merged([*self._sourced.layers, given_as(settings, "/method")])
-        self.conversation.engine = self._switched(sourced)
+        before = self.conversation.engine
+        models, encoder, retriever = before.models, before.encoder, before.retriever
+        engine = sourced.for_method().open(models=models, encoder=encoder, retriever=retriever)
+        self.conversation.engine = replace(engine, on_end=before.on_end)
         self._sourced = sourced
         print_plain(out, self.setting, PROVISIONAL)
-
-    def _switched(self, sourced: SourcedConfig) -> Engine:
-        """Return the engine of a configuration. Parts that are loaded already are used again."""
-        config, before = sourced.for_method(), self.conversation.engine
-        method = config.make()
-        new = {role: spec for role, spec in config.models.items() if role not in before.models}
-        known = {**config.cached_models(load_models(new)), **before.models}
-        models = {role: model for role, model in known.items() if role in config.models}
-        encoder = before.encoder or (config.open_encoder() if method.needs.encoder else None)
-        engine = config.engine(method, models, before.retriever, encoder)
-        return replace(engine, on_end=before.on_end)
 
     def _last_events(self) -> Sequence[AnyEvent]:
         if not self.last.events:

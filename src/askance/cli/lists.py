@@ -53,7 +53,7 @@ def _list(
     headings: Sequence[str],
     rows: Iterable[Row],
     own: Collection[str],
-    left_out: Collection[str] = (),
+    left_out: Sequence[str] = (),
 ) -> None:
     """Print a table of all entries of a kind, such as "metrics", including those of plug-ins.
 
@@ -62,8 +62,9 @@ def _list(
         left_out: The names of plug-ins to leave out.
     """
     listed, blanks = [*rows], [""] * (len(headings) - 2)
-    named, offered = {str(row[0]) for row in listed} | {*left_out}, packages_of_plugins(kind, own)
-    listed += [(name, *blanks, package) for name, package in offered.items() if name not in named]
+    named = {*left_out, *(str(row[0]) for row in listed)}
+    plugins = packages_of_plugins(kind, own).items()
+    listed += [(name, *blanks, package) for name, package in plugins if name not in named]
     out.print(plain_table(headings, listed))
     for warning in passed_over(kind, own):
         print_plain(err, warning, "yellow")
@@ -85,16 +86,12 @@ def methods(
         askance methods
         askance methods dragin
     """
+    if name is not None:
+        print(json_line(parameter_schema(method_class(name)))) if as_json else _show_method(name)
+        return
     if as_json:
-        listed = {"methods": known_names("methods", METHODS)}
-        print(json_line(listed if name is None else parameter_schema(method_class(name))))
-    elif name is not None:
-        _show_method(name)
-    else:
-        _list_methods()
-
-
-def _list_methods() -> None:
+        print(json_line({"methods": known_names("methods", METHODS)}))
+        return
     made = dict[str, Method]()
     for name in known_names("methods", METHODS):
         try:
@@ -110,8 +107,8 @@ def _list_methods() -> None:
         needs = ", ".join(_needs(method.needs)) or "any model"
         rows.append((shown, getattr(method, "searches", ""), needs))
     _list("methods", ("method", "searches", "needs of its model"), rows, METHODS, left_out=variants)
-    notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
-    notes += [
+    notes = [
+        *(f"{need}: {meaning}" for need, meaning in NEEDS.items()),
         f"Variants by the paper and the authors' code: {', '.join(variants)}.",
         f"All methods except {', '.join(bare)} search: they need an index.",
         "Show a method with its parameters: askance methods NAME",

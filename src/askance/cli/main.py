@@ -26,7 +26,7 @@ from askance.terminal.progress import Activities
 COMMANDS = {
     "ask": "askance.cli.ask:ask",
     "chat": "askance.cli.chat:chat",
-    "mcp": "askance.cli.mcp:mcp",
+    "mcp": "askance.cli.serve:mcp",
     "methods": "askance.cli.lists:methods",
     "prompts": "askance.cli.lists:prompts",
     "index": "askance.cli.index:index",

@@ -200,15 +200,12 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRe
     if not isinstance(reranker, str):
         return RerankedRetriever(retriever, reranker)
     spec = parse_spec(reranker)
-    named = str(Spec(spec.name, spec.place, _without(spec.options, _RERANKING)))
     own = {name: value for name, value in spec.options.items() if name in _RERANKING}
+    rest = {name: value for name, value in spec.options.items() if name not in own}
+    named = str(Spec(spec.name, spec.place, rest))
     options = {**(BUNDLED_OPTIONS if named == "bundled" else {}), **own}
     candidates, retriever_weight = read_options(options)
     return RerankedRetriever(retriever, load_reranker(named), candidates, retriever_weight)
-
-
-def _without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in names}
 
 
 def encodes(retriever: object) -> bool:

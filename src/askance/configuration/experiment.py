@@ -21,7 +21,7 @@ from askance.configuration.settings import (
     setting,
 )
 from askance.core.errors import InputError, about
-from askance.core.ports import Method, RoleModel
+from askance.core.ports import Needs, RoleModel
 from askance.core.types import Role
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
@@ -77,9 +77,9 @@ class Experiment(EngineConfig):
         """Return whether searches return the supporting facts of the dataset."""
         return self.index == Path(GOLD)
 
-    def check_retrieval(self, method: Method) -> None:
+    def check_retrieval(self, needs: Needs) -> None:
         """Check the retriever as `EngineConfig` does, and refuse a retriever or reranker with "@gold"."""
-        super().check_retrieval(method)
+        super().check_retrieval(needs)
         if self.is_gold and self.retriever_spec != DEFAULT_RETRIEVER:
             option, value = ("rerank", self.rerank) if self.rerank else ("retriever", self.retriever)
             raise InputError(
@@ -103,7 +103,7 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
     with about("metrics"):
         scoring = open_metrics(experiment.metrics, reading)
     method = experiment.make()
-    experiment.check_retrieval(method)
+    experiment.check_retrieval(method.needs)
     encoder = experiment.open_encoder(load)
     retriever = None if experiment.is_gold else experiment.open_retriever(encoder, load)
     with about("questions"):

@@ -119,9 +119,8 @@ def make_method(
     with about("preset"):
         chosen = own_preset(model) if preset is None else open_preset(preset)
         made = _make(spec, settings, chosen, model)
-        classes = {type(each) for each in _with_members(made)}
-        if preset is not None and chosen is not None and not any(map(chosen.knows, classes)):
-            chosen.entry(name_of(cls))  # raises an error that lists the preset's methods
+        if preset is not None:
+            chosen.check_knows(*(name_of(type(each)) for each in _with_members(made)))
     return made
 
 
@@ -135,7 +134,7 @@ def _with_members(method: Method) -> Iterator[Method]:
 def _make(
     method: Spec | Method,
     settings: Mapping[str, Any],
-    preset: Preset | None,
+    preset: Preset,
     model: str,
     *,
     is_member: bool = False,
@@ -148,7 +147,7 @@ def _make(
     options = method.options if isinstance(method, Spec) else {}
     own, of_members = _split_by_member({**options, **settings})
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
-    defaults = preset.parameters(cls, values) if preset is not None and preset.knows(cls) else {}
+    defaults = preset.parameters(cls, values)
     if "prompts" not in values:
         defaults |= reader_prompts(cls, model)
     if is_member:  # the calling method limits the input tokens of its members

@@ -50,11 +50,12 @@ class Preset:
         """Return the parameters that the preset adds to the typed parameters that are `given`.
 
         Raises:
-            PresetError: The preset lacks the method or contains an invalid parameter.
+            PresetError: The preset contains an invalid parameter.
         """
-        entry = self.entry(name_of(cls))
+        if name_of(cls) not in self.entries:
+            return {}
         try:
-            parameters = parse_parameters(cls, entry)
+            parameters = parse_parameters(cls, self.entries[name_of(cls)])
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
@@ -66,20 +67,11 @@ class Preset:
                 parameters.pop(calibrated.name, None)
         return {name: value for name, value in parameters.items() if name not in given}
 
-    def entry(self, method: str) -> Mapping[str, Any]:
-        """Return the parameters of a method.
-
-        Raises:
-            PresetError: The preset has none.
-        """
-        if method not in self.entries:
+    def check_knows(self, method: str, *members: str) -> None:
+        """Raise `PresetError` if the preset has nothing for a method and its members."""
+        if self.entries.keys().isdisjoint((method, *members)):
             known = ", ".join(self.entries) or "no method"
             raise PresetError(f"preset {self.name!r} has nothing for method {method}: it knows {known}.")
-        return self.entries[method]
-
-    def knows(self, cls: type[Any]) -> bool:
-        """Return whether the preset has parameters for a method."""
-        return name_of(cls) in self.entries
 
 
 def open_preset(name: str | Path) -> Preset:
@@ -101,10 +93,10 @@ def open_preset(name: str | Path) -> Preset:
     return preset
 
 
-def own_preset(model: str) -> Preset | None:
-    """Return the built-in preset of a model, or None. A model with an adapter has no built-in preset."""
+def own_preset(model: str) -> Preset:
+    """Return the built-in preset of a model. It is empty for other models, and for one with an adapter."""
     name, _, query = model.partition("?")
-    return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
+    return Preset("", "", {}) if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
 
 @cache

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast, get_args, get_type_hints
 
-from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic.dataclasses import dataclass
 
 from askance.configuration import build
@@ -34,7 +34,7 @@ from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import Encoder, Method, Retriever, RoleModel
+from askance.core.ports import Encoder, Method, Needs, Retriever, RoleModel
 from askance.core.spec import call_spec, parse_spec
 from askance.core.token_ledger import Budget
 from askance.core.types import Role
@@ -72,6 +72,47 @@ def _part(value: Any, what: str) -> Any:
     if not isinstance(value, (str, *others)):
         check_port(value, port, f"the {what} {value!r}")
     return value
+
+
+def _part_or_none(value: Any, info: ValidationInfo) -> Any:
+    name = info.field_name or ""
+    return value if value is None else _part(value, PORT_OF_SETTING.get(name, name))
+
+
+Part = Annotated[Any, BeforeValidator(_part_or_none)]
+"""The type of a setting that names a part of an engine, or holds it."""
+
+
+def _models_by_role(value: Any) -> Any:
+    """Return the models by role. A single specification is that of the role "answer"."""
+    models = value if isinstance(value, Mapping) else {"answer": value}
+    for role, model in models.items():
+        if role not in build.ROLES:
+            raise UnknownName("role", str(role), build.ROLES, place="of a model")
+        _part(model, "model")
+    return {"answer": DEFAULT_MODEL, **models}
+
+
+Models = Annotated[Mapping[str, Any], BeforeValidator(_models_by_role)]
+
+
+def _confidence(value: Any) -> Any:
+    if value is None or value == "auto":
+        return value
+    with suppress(TypeError, ValueError):
+        if not isinstance(value, bool) and 0 <= float(value) <= 1:
+            return float(value)
+    raise ValueError("give a confidence from 0 to 1, or auto")
+
+
+def _budget(value: Any) -> Any:
+    return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
+
+
+def _filter_text(value: Any) -> Any:
+    if isinstance(value, str):
+        parse_filter(value)
+    return str(value) if isinstance(value, Filter) else value
 
 
 Load = Callable[..., Any]
@@ -123,60 +164,21 @@ class EngineConfig:
     """
 
     index: PathOrNone = setting(None, "DIR")
-    retriever: Any = setting(DEFAULT_RETRIEVER, "SPEC")
-    rerank: Any = setting(None, "SPEC")
-    where: str | None = setting(None, "FILTER")
-    encoder: Any = setting(None, "SPEC")
-    method: Any = setting(None, "NAME")
-    models: Mapping[str, Any] = setting({"answer": DEFAULT_MODEL}, "[ROLE=]SPEC", "--model")
+    retriever: Part = setting(DEFAULT_RETRIEVER, "SPEC")
+    rerank: Part = setting(None, "SPEC")
+    where: Annotated[str | None, BeforeValidator(_filter_text)] = setting(None, "FILTER")
+    encoder: Part = setting(None, "SPEC")
+    method: Part = setting(None, "NAME")
+    models: Models = setting({"answer": DEFAULT_MODEL}, "[ROLE=]SPEC", "--model")
     parameters: Mapping[str, Any] = setting({}, "PARAMETER=VALUE", "--set")
     prompts: Any = setting(None, "SET")
     preset: str | Path | None = setting(None, "NAME")
     seed: int = setting(0, "N")
-    abstain_below: Any = setting(None, "P|auto")
+    abstain_below: Annotated[Any, BeforeValidator(_confidence)] = setting(None, "P|auto")
     strict: bool = setting(False, "")
-    budget: Budget = setting(Budget(), "NAME=N")
+    budget: Annotated[Budget, BeforeValidator(_budget)] = setting(Budget(), "NAME=N")
     cache: PathOrNone = setting(None, "FILE")
     in_flight: Annotated[int, Field(ge=1)] | None = setting(None, "N")
-
-    @field_validator("retriever", "rerank", "encoder", "method", mode="before")
-    @classmethod
-    def _check_part(cls, value: Any, info: ValidationInfo) -> Any:
-        name = info.field_name or ""
-        return value if value is None else _part(value, PORT_OF_SETTING.get(name, name))
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _check_models(cls, value: Any) -> Any:
-        """Return the models by role. A single specification is that of the role "answer"."""
-        models = value if isinstance(value, Mapping) else {"answer": value}
-        for role, model in models.items():
-            if role not in build.ROLES:
-                raise UnknownName("role", str(role), build.ROLES, place="of a model")
-            _part(model, "model")
-        return {"answer": DEFAULT_MODEL, **models}
-
-    @field_validator("abstain_below", mode="before")
-    @classmethod
-    def _check_threshold(cls, value: Any) -> Any:
-        if value is None or value == "auto":
-            return value
-        with suppress(TypeError, ValueError):
-            if not isinstance(value, bool) and 0 <= float(value) <= 1:
-                return float(value)
-        raise ValueError("give a confidence from 0 to 1, or auto")
-
-    @field_validator("budget", mode="before")
-    @classmethod
-    def _check_budget(cls, value: Any) -> Any:
-        return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
-
-    @field_validator("where", mode="before")
-    @classmethod
-    def _check_filter(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            parse_filter(value)
-        return str(value) if isinstance(value, Filter) else value
 
     @model_validator(mode="wrap")
     @classmethod
@@ -194,7 +196,7 @@ class EngineConfig:
     @property
     def model_specs(self) -> dict[str, str]:
         """The specifications of the models by role. An object is represented by its name."""
-        return {role: getattr(spec, "name", spec) for role, spec in self.models.items()}
+        return {role: str(getattr(spec, "name", spec)) for role, spec in self.models.items()}
 
     @property
     def answer_spec(self) -> str:
@@ -211,14 +213,14 @@ class EngineConfig:
     def retriever_spec(self) -> str:
         """The retriever and what reranks its hits. An object is represented by its name."""
         retriever, reranker = (getattr(each, "name", each) for each in (self.retriever, self.rerank))
-        return f"{retriever}, reranked by {reranker}" if reranker else retriever
+        return f"{retriever}, reranked by {reranker}" if reranker else str(retriever)
 
     @property
     def questions_in_flight(self) -> int:
         """The number of questions that are answered at the same time."""
         return self.in_flight or (build.recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
 
-    def make(self, name: str = "") -> Method:
+    def make(self, method: Any = None) -> Method:
         """Return the method with the parameters, prompts and preset of this configuration.
 
         The configured method is made once. Another one, given by its name, is made by each call.
@@ -226,15 +228,14 @@ class EngineConfig:
         Raises:
             InputError: A name, parameter, prompt set or preset can't be used.
         """
-        return self._make(name) if name else self._made
+        if method is None:
+            return self._made
+        spec, prompts, preset = self.answer_spec, self.prompts, self.preset
+        return make_method(method, self.parameters, model=spec, prompts=prompts, preset=preset)
 
     @cached_property
     def _made(self) -> Method:
-        return self._make(self.method or DEFAULT_METHOD)
-
-    def _make(self, method: Any) -> Method:
-        spec, prompts, preset = self.answer_spec, self.prompts, self.preset
-        return make_method(method, self.parameters, model=spec, prompts=prompts, preset=preset)
+        return self.make(self.method or DEFAULT_METHOD)
 
     def changed(self, **settings: Any) -> Self:
         """Return the configuration with changed settings, none of which concerns its method."""
@@ -243,9 +244,10 @@ class EngineConfig:
             vars(config)["_made"] = self._made
         return config
 
-    def check_retrieval(self, method: Method) -> None:
-        """Raise `InputError` if the settings for index, retriever and encoder contradict each other."""
-        searches = method.needs.retriever and not self.is_without_search
+    @about("retriever")
+    def check_retrieval(self, needs: Needs) -> None:
+        """Raise `InputError` if the settings of the search contradict each other or the needs."""
+        searches = needs.retriever and not self.is_without_search
         for name, what in (("where", "filter"), ("rerank", "reranker")):
             value = getattr(self, name)
             if value is not None and not searches:
@@ -254,18 +256,6 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        self.check_retriever(needs_encoder=method.needs.encoder)
-
-    @about("retriever")
-    def check_retriever(self, *, needs_encoder: bool = False) -> None:
-        """Check that the retriever is known, and that what is given with it is what it uses.
-
-        Args:
-            needs_encoder: Whether something else uses the encoder.
-
-        Raises:
-            InputError: The index is missing, or the index or the encoder is not used.
-        """
         if self.retriever not in INDEX_RETRIEVERS:
             if isinstance(self.retriever, str):
                 build.find("retriever", parse_spec(self.retriever))
@@ -276,7 +266,7 @@ class EngineConfig:
             raise InputError(
                 f"--retriever {self.retriever} is given without an index: name one with --index DIR."
             )
-        if self.encoder is not None and not build.encodes(self.retriever) and not needs_encoder:
+        if self.encoder is not None and not build.encodes(self.retriever) and not needs.encoder:
             with about("encoder"):
                 raise InputError(
                     "an encoder is given, but nothing uses it: leave --encoder out, or search with "
@@ -298,9 +288,11 @@ class EngineConfig:
             retriever = filtered_retriever(retriever, self.where) if self.where else retriever
             return self.cached_retriever(retriever)
 
-    def load_models(self) -> dict[Role, RoleModel]:
-        """Load the models, and return them by role, with the cache if there is one."""
-        return self.cached_models(build.load_models(self.models))
+    def load_models(self, loaded: Mapping[Role, RoleModel] = {}) -> dict[Role, RoleModel]:
+        """Return the models by role, with the cache if there is one. Models in `loaded` are not changed."""
+        new = {role: spec for role, spec in self.models.items() if role not in loaded}
+        models = {**self.cached_models(build.load_models(new)), **loaded}
+        return {role: model for role, model in models.items() if role in self.models}
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """Return a retriever wrapped with the cache, or unchanged if no cache is configured."""
@@ -319,10 +311,17 @@ class EngineConfig:
         store = CacheStore(self.cache)
         return {role: cached_model(model, store) for role, model in models.items()}
 
-    def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> "Engine":
+    def open(
+        self,
+        *,
+        models: Mapping[Role, RoleModel] = {},
+        encoder: Encoder | None = None,
+        retriever: Retriever | None = None,
+    ) -> "Engine":
         """Make the engine. The models are loaded last, after everything else has been checked.
 
         Args:
+            models: Those of the configured models that are loaded already.
             encoder: The configured encoder, if it is loaded already.
             retriever: The configured retriever, if it is open already.
 
@@ -332,7 +331,7 @@ class EngineConfig:
         from askance.ask import check_can_search
 
         method = self.make()
-        self.check_retrieval(method)
+        self.check_retrieval(method.needs)
         if self.cache is not None:
             from askance.middleware.cache import CacheStore
 
@@ -340,7 +339,7 @@ class EngineConfig:
         encoder = self.open_encoder() if encoder is None else encoder
         retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
-        models = self.load_models()
+        models = self.load_models(models)
         method, why = choose_method(
             method, self.make, models, retriever, encoder, is_named=self.method is not None
         )
@@ -467,8 +466,6 @@ def _flaw(cls: type[Any], error: ValidationError) -> InputError:
     name = str(first["loc"][0])
     if "unexpected" in first["type"]:
         return UnknownName("setting", name, [field.name for field in fields(cls)])
-    if first["type"] == "missing":
-        return InputError(f"the setting {name} is missing: give it.")
     message = first["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     value = first["input"]
     return InputError(f"{name}={value!r}: {message[0].lower()}{message[1:]}.")

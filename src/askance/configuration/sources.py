@@ -187,22 +187,42 @@ def sources(file: Path | None = None, *, trust: bool = False) -> Iterator[Iterab
     If given, `file` is the only source. Otherwise, the sources are the default files and the environment.
     """
     if file is not None:
-        yield _in_file(file, is_data=not trust)
+        yield _in_file(file, is_data=file.suffix != ".toml" and not trust)
         return
     for folder in dict.fromkeys((user_config_path("askance", appauthor=False), Path())):
         with suppress(OSError):  # a folder without read permission
             if not (folder / FILE).is_file():
                 continue
-        yield _in_toml(folder / FILE, is_data=folder == Path() and not trust)
+        yield _in_file(folder / FILE, is_data=folder == Path() and not trust)
     yield _in_environment()
 
 
 def given_as(
-    settings: Mapping[str, Any], origin: str, kind: type[EngineConfig] = EngineConfig
+    settings: Mapping[str, Any],
+    origin: str,
+    kind: type[EngineConfig] = EngineConfig,
+    *,
+    is_data: bool = False,
 ) -> Iterator[SourcedValue]:
-    """Yield the values of settings that share one origin (see `read_config`)."""
-    for name, value in settings.items():
-        yield from _given(name, value, option_of(name, kind) if origin == OPTION else origin, kind)
+    """Yield the values of settings that share one origin (see `read_config`).
+
+    Each value is checked separately, so that an error names the location of the value.
+    """
+    for key, value in settings.items():
+        name = ALIASES.get(key, key)
+        if name not in settings_of(kind):
+            raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
+        place = option_of(name, kind) if origin == OPTION else origin
+        for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
+            entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
+            try:
+                if not _is_object(item):
+                    single: dict[str, Any] = {name: {entry: item} if entry else item}
+                    kind(**single)
+            except InputError as error:
+                error.args = (f"{place}: {error}",)
+                raise
+            yield SourcedValue(name, entry, item, place, is_data)
 
 
 def merged(
@@ -262,20 +282,28 @@ def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
     """Return an iterator over the values in a TOML file, a trace or a run folder."""
     path = path / SETTINGS_OF_RUN if path.is_dir() else path
     if path.suffix == ".toml":
-        return _in_toml(path, is_data=False)
-    if path.name == SETTINGS_OF_RUN:
-        content = _settings_of_run(path).get("config")
+        content = read_toml(path, "the configuration", ConfigError, "Check the path.")
+    elif path.name == SETTINGS_OF_RUN:
+        content = _settings_of_run(path).get("config", {})
     else:
         from askance.core.trace import Asked
         from askance.storage.trace_file import read_trace
 
-        content = next((event.config for event in read_trace(path) if isinstance(event, Asked)), None)
-    if not content:
+        content = next((event.config for event in read_trace(path) if isinstance(event, Asked)), {})
+    if not content and path.suffix != ".toml":
         raise ConfigError(
             f"{path} contains no configuration: it was written by a program that built its engine itself. "
             "Name another file."
         )
-    return _in_table(content, path, is_data=is_data)
+    version = content.get("schema", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        by = f" It was written for askance {content['askance']}." if "askance" in content else ""
+        raise ConfigError(
+            f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
+            "the askance that it was written for."
+        )
+    settings = {key: value for key, value in content.items() if key not in _HEAD}
+    return given_as(settings, str(path), is_data=is_data)
 
 
 def _settings_of_run(path: Path) -> dict[str, Any]:
@@ -287,25 +315,6 @@ def _settings_of_run(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or error
         remedy = "Name a TOML file, a trace or a run folder."
         raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error
-
-
-def _in_toml(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
-    content = read_toml(path, "the configuration", ConfigError, "Check the path.")
-    return _in_table(content, path, is_data=is_data)
-
-
-def _in_table(content: Mapping[str, Any], path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
-    """Yield the values of a parsed file."""
-    version = content.get("schema", SCHEMA_VERSION)
-    if version != SCHEMA_VERSION:
-        by = f" It was written for askance {content['askance']}." if "askance" in content else ""
-        raise ConfigError(
-            f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
-            "the askance that it was written for."
-        )
-    for key in content:
-        if key not in _HEAD:
-            yield from _given(key, content[key], str(path), is_data=is_data)
 
 
 def _in_environment() -> Iterator[SourcedValue]:
@@ -323,29 +332,7 @@ def _in_environment() -> Iterator[SourcedValue]:
         name, entry, value = names[head], ".".join(entries).lower(), text
         with suppress(ValueError):  # a number or true; what is neither is checked as a text
             value = text if kind_of(EngineConfig, name) is str else json.loads(text.lower())
-        yield from _given(name, {entry: text} if entry else value, variable)
-
-
-def _given(
-    key: str, value: Any, origin: str, kind: type[EngineConfig] = EngineConfig, *, is_data: bool = False
-) -> Iterator[SourcedValue]:
-    """Yield the values under one key.
-
-    Each value is checked separately, so that an error names the location of the value.
-    """
-    name = ALIASES.get(key, key)
-    if name not in settings_of(kind):
-        raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
-    for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
-        entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
-        try:
-            if not _is_object(item):
-                single: dict[str, Any] = {name: {entry: item} if entry else item}
-                kind(**single)
-        except InputError as error:
-            error.args = (f"{origin}: {error}",)
-            raise
-        yield SourcedValue(name, entry, item, origin, is_data)
+        yield from given_as({name: {entry: text} if entry else value}, variable)
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
