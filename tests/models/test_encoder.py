@@ -26,47 +26,41 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tiny(folder):
-    return load_encoder(f"hf:{folder}?device=cpu")
+def encoders(folder, tmp_path_factory):
+    """The encoders by name; `plain` has no modules.json, and gives the mean of its tokens."""
+    plain = save_plain(tmp_path_factory.mktemp("plain"))
+    specs = {"tiny": f"hf:{folder}?device=cpu", "plain": f"hf:{plain}", "bundled": "bundled"}
+    return {name: load_encoder(spec) for name, spec in specs.items()}
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """A model without a modules.json, which gives the mean of its tokens."""
-    return load_encoder(f"hf:{save_plain(tmp_path_factory.mktemp('plain'))}")
-
-
-@pytest.fixture(scope="module")
-def bundled_encoder():
-    return load_encoder("bundled")
+@pytest.fixture
+def tiny(encoders):
+    return encoders["tiny"]
 
 
 class TestAdapters(ThreadedEncoderContract):
     operation = "encoder"
 
-    @pytest.fixture(params=["tiny", "plain", "bundled_encoder"])
-    def encoder(self, request):
-        return request.getfixturevalue(request.param)
+    @pytest.fixture(params=["tiny", "plain", "bundled"])
+    def encoder(self, request, encoders):
+        return encoders[request.param]
 
 
-def test_the_bundled_encoder_knows_similar_texts(bundled_encoder):
-    vectors = embed(
-        bundled_encoder,
-        "The Rhine is a river in Germany.",
-        "A stream that flows through Bonn and Cologne.",
-        "Interest rates rose again in March.",
-    )
+def test_the_bundled_encoder_knows_similar_texts(encoders):
+    encoder = encoders["bundled"]
+    rhine, stream = "The Rhine is a river in Germany.", "A stream that flows through Bonn and Cologne."
+    vectors = embed(encoder, rhine, stream, "Interest rates rose again in March.")
     assert vectors.shape == (3, 384)
     assert vectors[0] @ vectors[1] > 0.4 > 0.2 > vectors[0] @ vectors[2]
-    assert (bundled_encoder.name, bundled_encoder.max_tokens) == ("bundled", 256)
+    assert (encoder.name, encoder.max_tokens) == ("bundled", 256)
 
 
-def test_names_fingerprints_lengths_and_prompts(folder, tiny, plain, tmp_path):
+def test_names_fingerprints_lengths_and_prompts(folder, tiny, encoders, tmp_path):
     assert (tiny.name, tiny.max_tokens) == (f"hf:{folder}", 64)
     assert load_encoder(f"hf:{folder}").fingerprint == tiny.fingerprint
     prompted = load_encoder(f"hf:{save_encoder(tmp_path / 'prompts', prompts=True)}")
     seed = load_encoder(f"hf:{save_encoder(tmp_path / 'seed', seed=1)}")
-    assert len({encoder.fingerprint for encoder in (tiny, plain, prompted, seed)}) == 4
+    assert len({encoder.fingerprint for encoder in (tiny, encoders["plain"], prompted, seed)}) == 4
     head = "word " * 200
     assert_near(*embed(tiny, head + "cat", head + "dog"), "encoder")
     for kind, prompt in (("query", PROMPTS["query"]), ("passage", PROMPTS["document"]), ("text", "")):

@@ -17,22 +17,19 @@ def classifier_folder(tmp_path_factory):
     return save_classifier(tmp_path_factory.mktemp("classifier"))
 
 
-@pytest.fixture(scope="module")
-def classifier(classifier_folder):
-    return load_entailment(f"hf:{classifier_folder}?device=cpu")
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory):
+@pytest.fixture(scope="module", params=["scripted", "classifier", "writer"])
+def entailment(request, classifier_folder, tmp_path_factory):
     from tests.models.tiny_entailment import save_writer
 
+    if request.param == "scripted":
+        return ScriptedEntailment()
+    if request.param == "classifier":
+        return load_entailment(f"hf:{classifier_folder}?device=cpu")
     return load_entailment(f"hf:{save_writer(tmp_path_factory.mktemp('writer'))}?dtype=float32")
 
 
 class TestAdapters(EntailmentContract):
-    @pytest.fixture(params=["scripted", "classifier", "writer"])
-    def entailment(self, request):
-        return ScriptedEntailment() if request.param == "scripted" else request.getfixturevalue(request.param)
+    """The scripted fake, a classifier and a model that writes its verdict."""
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    return load_hf(str(folder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return load_hf(str(folder))
 
 
 def pieces_of_training(folder, text):

@@ -1,7 +1,6 @@
 """Test a language model as a reranker: its prompt, its scores, and which models can't be one."""
 
 import asyncio
-import json
 import math
 
 import pytest
@@ -44,6 +43,7 @@ def test_the_score_is_the_probability_of_yes(capabilities):
     assert any(expected in prompt for prompt in judge.prompts)
     hits = asyncio.run(RerankedRetriever(ScriptedRetriever([PISA, ULM]), reranker).search(QUERY, 2))
     assert [hit.passage.id for hit in hits] == ["2", "1"]
+    assert load_reranker("model:scripted").name == reranker.name
     assert (reranker.name, reranker.fingerprint) == ("the probability of Yes by scripted", "")
     judge.fingerprint = "judge-1"
     assert "judge-1" in LabelReranker(judge).fingerprint
@@ -81,13 +81,3 @@ def search_with(model):
 def test_models_that_can_not_rerank(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
-
-
-def test_a_model_by_name_on_the_command_line(sample_index, run):
-    code, out, error = run(
-        "search", "Which river?", "--index", sample_index, "--rerank", "model:scripted?candidates=4", "--json"
-    )
-    assert code == 0, error
-    scores = [hit["score"] for hit in json.loads(out)["hits"]]
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)

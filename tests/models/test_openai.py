@@ -199,15 +199,18 @@ def test_requests(server, options, prompt, want, sampling, expected):
     assert body == expected
 
 
-def test_a_server_that_does_not_guard_its_window_is_asked_to_count(server):
-    model, context = model_of(server, "completions=1&tokenize=llama-cpp-python&context=40"), 40
-    exact = asyncio.run(ScriptedModel().count(RAW))
+def test_a_prompt_that_does_not_fit_is_not_sent(server):
+    """A server that does not guard its window is asked to count the prompt."""
+    model, exact = model_of(server, ALL + "&tokenize=llama-cpp-python&context=40"), 3
+    assert asyncio.run(ScriptedModel().count(RAW)) == exact
     write(model, max_tokens=10)
     assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
-    assert write(model, max_tokens=context - exact)[0].text == TEXT
+    assert write(model, max_tokens=40 - exact)[0].text == TEXT
     server.requests.clear()
-    with pytest.raises(PromptTooLong, match=f"{exact} or more tokens, {context - exact + 1} to write"):
-        write(model, max_tokens=context - exact + 1)
+    with pytest.raises(PromptTooLong, match=f"{exact} or more tokens, {41 - exact} to write"):
+        write(model, max_tokens=41 - exact)
+    with pytest.raises(PromptTooLong, match="1 or more tokens, 20 to write, and the window has 20"):
+        write(model_of(server, ALL + "&context=20"))
     assert server.requests == []
 
 
@@ -312,27 +315,20 @@ def test_an_indispensable_parameter_is_not_left_out(server, names, options, prom
     assert len(server.requests) <= 4
 
 
-def together(model, count, **sampling):
-    """Return the texts of requests that are sent at the same time."""
-    requests = [GenerateRequest(RAW, Sampling(20, **sampling), key=(number,)) for number in range(count)]
+def test_requests_at_the_same_time(server, notes):
+    """A refusal is noted once, and no more requests are sent at a time than declared."""
+    refuse(server, "seed")
+    model, server.latency_seconds = model_of(server, ALL + "&in_flight=2"), 0.05
+    sampling = Sampling(20, temperature=1.0)
+    requests = [GenerateRequest(RAW, sampling, key=(number,)) for number in range(6)]
 
     async def generate():
         return await asyncio.gather(*map(model.generate, requests))
 
-    return {written.text for (written,) in asyncio.run(generate())}
-
-
-def test_a_refusal_of_requests_at_the_same_time_is_noted_once(server, notes):
-    refuse(server, "seed")
-    assert together(model_of(server), 5, temperature=1.0) == {TEXT}
+    began = time.perf_counter()
+    assert {written.text for (written,) in asyncio.run(generate())} == {TEXT}
+    assert time.perf_counter() - began >= 0.15
     assert [name for name, _ in notes] == ["refused"]
-
-
-def test_no_more_requests_at_a_time_than_declared():
-    with ScriptedServer(ScriptedModel(lambda shown, key: TEXT), latency_seconds=0.05) as server:
-        began = time.perf_counter()
-        assert together(model_of(server, ALL + "&in_flight=2"), 6) == {TEXT}
-        assert time.perf_counter() - began >= 0.15
 
 
 def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):

@@ -221,27 +221,25 @@ def test_a_lie_at_any_place_is_an_error_or_does_no_harm(server, place):
         write(model, CHAT, want=Want(logprob=True))
 
 
-def test_a_number_of_tokens_is_believed_if_it_can_be_true():
+def test_token_counts_are_believed_if_they_can_be_true(server, tmp_path):
+    """A trace with a count that is a lie can be written, read and summed."""
+
     def usage(prompt_tokens, cached=None):
         reported = {"prompt_tokens": prompt_tokens, "prompt_tokens_details": {"cached_tokens": cached}}
-        return read_event({"choices": [], "usage": reported}).usage
+        return {"choices": [], "usage": reported}
 
-    assert [usage(lie) for lie in LIES] == [None] * len(LIES)
-    assert [usage(7, lie) for lie in LIES] == [ReportedUsage(7, 0)] * len(LIES)
-    assert [usage(0), usage(9, 9), usage(9, 10)] == [ReportedUsage(n, c) for n, c in ((0, 0), (9, 9), (9, 0))]
-
-
-def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
-    """A trace with such a count can be written, read and summed."""
+    for lie in LIES:
+        assert read_event(usage(lie)).usage is None
+        assert read_event(usage(7, lie)).usage == ReportedUsage(7, 0)
+    for prompt_tokens, cached, believed in ((0, None, 0), (9, 9, 9), (9, 10, 0)):
+        assert read_event(usage(prompt_tokens, cached)).usage == ReportedUsage(prompt_tokens, believed)
     model = model_of(server, "completions=1&chat=0")
-    for lie in (HUGE, -5, True):
-        usage = {"choices": [], "usage": {"prompt_tokens": lie}}
-        server.faults.append(streamed(event(" Bonn.", finish="stop"), usage))
-        result = Engine(ClosedBook(), {"answer": model}).ask(Question("1", "Where?"))
-        generated = next(entry for entry in result.trace.events if entry.type == "generate")
-        assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
-        write_file(tmp_path / "trace.jsonl", trace_text(result.trace))
-        assert read_trace(tmp_path / "trace.jsonl")
+    server.faults.append(streamed(event(" Bonn.", finish="stop"), usage(HUGE)))
+    result = Engine(ClosedBook(), {"answer": model}).ask(Question("1", "Where?"))
+    generated = next(entry for entry in result.trace.events if entry.type == "generate")
+    assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
+    write_file(tmp_path / "trace.jsonl", trace_text(result.trace))
+    assert read_trace(tmp_path / "trace.jsonl")
 
 
 def test_a_time_to_wait_may_be_none():
@@ -262,14 +260,6 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
             count(server)
         assert other.requests == []
         assert KEY not in str(raised.value)
-
-
-def test_the_window_of_a_server_and_the_one_declared(server):
-    small = ScriptedModel(context_tokens=10)
-    with ScriptedServer(small) as tight, pytest.raises(PromptTooLong, match="context window of 10"):
-        write(model_of(tight), max_tokens=9)
-    with pytest.raises(PromptTooLong, match="1 or more tokens, 20 to write, and the window has 20"):
-        write(model_of(server, ALL + "&context=20"))
 
 
 def test_a_server_that_does_not_stream_although_it_is_asked_to(server):
@@ -315,8 +305,10 @@ def test_responses_that_never_end(server):
         count(server, options="&timeout=0.5")
 
 
-def test_a_server_that_is_gone():
-    with ScriptedServer() as server:
+def test_a_server_with_a_small_window_and_one_that_is_gone():
+    with ScriptedServer(ScriptedModel(context_tokens=10)) as server:
         model = model_of(server)
+        with pytest.raises(PromptTooLong, match="context window of 10"):
+            write(model, max_tokens=9)
     with pytest.raises(ModelUnavailable, match="can't be reached"):
         write(model)

@@ -1,7 +1,6 @@
 """Test cross-encoders: the contract of their port, and a critic's judgements, roles, cost and cache."""
 
 import asyncio
-import json
 import math
 from functools import partial
 
@@ -53,21 +52,19 @@ def critic(folder):
     return load_models({"critic": f"cross-encoder:{folder}?device=cpu"})["critic"]
 
 
-@pytest.fixture(scope="module")
-def bundled():
-    return load_cross_encoder()
+@pytest.fixture(scope="module", params=["torch", "bundled", "scripted", "cached"])
+def scorer(request, critic, tmp_path_factory):
+    cache = CacheStore(tmp_path_factory.mktemp("cache") / "cache")
+    return {
+        "torch": critic,
+        "bundled": load_cross_encoder(),
+        "scripted": ScriptedPairScorer(),
+        "cached": cached_model(ScriptedPairScorer(), cache),
+    }[request.param]
 
 
 class TestAdapters(PairScorerContract):
     """Torch, onnxruntime, the scripted fake, and a wrapper."""
-
-    @pytest.fixture(params=["critic", "bundled", "scripted", "cached"])
-    def scorer(self, request, tmp_path):
-        if request.param == "scripted":
-            return ScriptedPairScorer()
-        if request.param == "cached":
-            return cached_model(ScriptedPairScorer(), CacheStore(tmp_path / "cache"))
-        return request.getfixturevalue(request.param)
 
 
 def engine_with(critic, role):
@@ -166,17 +163,6 @@ def test_a_model_with_reflection_tokens_keeps_the_decision_to_search(folder, cri
     }
     models = {"answer": native(replies), "critic": critic}
     check_judgements(answer(Selfrag(scorer="native"), models, (ARNO,))[0], folder, "The Arno.")
-
-
-def test_on_the_command_line(run, sample_index, folder):
-    ask, scorer = ("ask", "Which river?", "--index", sample_index), f"cross-encoder:{folder}"
-    selfrag = ("--method", "selfrag", "--set", "mode=always", "--model", "scripted", "--json")
-    code, out, told = run(*ask, *selfrag, "--model", f"critic={scorer}")
-    assert code == 0, told
-    assert json.loads(out)
-    code, _, told = run(*ask, "--model", scorer)
-    assert code == 2
-    assert "only judges pairs of texts: give it the role critic" in " ".join(told.split())
 
 
 def test_counting_tokens_does_not_disturb_a_thread_that_scores(folder, monkeypatch):

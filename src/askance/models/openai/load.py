@@ -28,8 +28,6 @@ _PROBE_SECONDS = 300.0
 """The time limit of all requests of a probe, retries included."""
 _FORMAT = 1
 """The format version of the cached findings. Files of other versions are not used."""
-_CACHED = "kept, and ?server=anew asks again"
-_NOT_CACHED = "not kept: no cache can be written"
 
 
 def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **options: str) -> RetryingModel:
@@ -101,14 +99,14 @@ async def _probe_or_load(
     result = read_options({**probed, **explicit})
     abilities = sorted(result.capabilities | result.signals | ({"top_k"} if result.top_k else set()))
     title = f"{info.server} {info.version}".strip() or "of an unknown kind"
-    is_cached = False
+    cache_note = "not kept: no cache can be written"
     with suppress(OSError, InputError):  # The cache is optional.
         cached.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(cached, json.dumps({"url": url, "model": model, "options": probed}, indent=1))
-        is_cached = True
+        cache_note = "kept, and ?server=anew asks again"
     note(
         "probe",
         f"The server at {url} ({title}): {', '.join(abilities)}; window of {result.context:,} tokens "
-        f"(?context=N declares another); {_CACHED if is_cached else _NOT_CACHED}.",
+        f"(?context=N declares another); {cache_note}.",
     )
     return result
