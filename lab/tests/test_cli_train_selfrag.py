@@ -49,17 +49,6 @@ def test_the_whole_way(run, rows, sample_index, qwen_folder, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-def test_the_bundled_model_annotates(run, rows, sample_index, tmp_path):
-    words = ["--index", sample_index, "--out", tmp_path / "annotated", "--passages", "1", "--limit", "1"]
-    code, shown, told = run("annotate", rows, *words, "--model", "bundled")
-    assert code == 0, told
-    assert "utility" in shown
-    (line,) = (tmp_path / "annotated" / FILE).read_text().splitlines()[1:]
-    found = json.loads(line)
-    assert found["retrieve"] in GROUPS["retrieve"]
-    assert found["utility"] in GROUPS["utility"]
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -7,15 +7,12 @@ from lab.tests.reproductions.scripted import run as run_on
 
 from askance.ask import ask
 from askance.core.errors import MissingAbility
-from askance.core.ports import Run
-from askance.core.trace import Generated, Searched, Trace, WordSignal
-from askance.core.types import Demo, Passage, Question, Span
-from askance.methods.common.prompts import OWN as WORDING
+from askance.core.trace import Generated, Searched
+from askance.core.types import Demo, Passage, Question
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance_lab.reproductions.dragin import DraginAuthors
-from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
 ARENA = Passage("a", "Colisée", "It has a capacity of 4,000 (3,677 seated).")
@@ -77,31 +74,6 @@ def test_the_reason_of_the_end_is_recorded(parameters, replies, why):
     assert why in result.trace.decisions[-1].why
     assert result.trace.decisions[-1].outcome in ("stop", "end")
     assert len(model.prompts) > (why == "the answer is"), "the end test minds letter case"
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces"),
-    [
-        (" One<|begin|> two.", (" One", "<|begin|>", " two.", "<|end|>")),
-        (" One <|begin|> two.", (" One", " <", "|begin|>", " two.", "<|end|>")),
-    ],
-)
-def test_control_tokens_that_the_model_wrote_are_ones_again_and_their_mere_spelling_is_not(text, pieces):
-    result, _, _ = run(code(), [text, " So the answer is two."])
-    first, second = [event for event in result.trace.events if isinstance(event, Generated)]
-    assert tuple(token.text for token in first.tokens) == pieces[:-1]
-    assert second.prompt_tokens - first.prompt_tokens == len(pieces)
-
-
-def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():
-    doubt = Trigger("", (WordSignal("Bonn", 9.0, True),))
-    seen = []
-    model = ScriptedModel(attention=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
-    for control in ({}, {"<|end|>": model.tokenize([Span("<|end|>")])[0]}):
-        context = Run({"answer": model}, ScriptedRetriever([]), Trace())
-        so_far = AuthorsState(Question("q", "Who?"), context, WORDING, text="One.<|end|>", control=control)
-        asyncio.run(DraginAuthors(query_top=3).query_for(doubt, so_far))
-        assert ("<|end|>" in seen[-1]) == bool(control)
 
 
 def test_doubt_may_be_surprise():

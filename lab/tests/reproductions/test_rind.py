@@ -3,7 +3,6 @@
 import asyncio
 from functools import partial
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from askance_lab.reproductions.dragin import (
     PieceWord,
     aggregate_over_words,
     align_sentences,
-    attention_to_words,
     find_trigger,
     rind_scores,
 )
@@ -52,24 +50,6 @@ def test_the_first_sentence_above_the_threshold_is_in_doubt():
 
 
 @pytest.mark.parametrize(
-    ("hits", "weights"),
-    [
-        ({2}, [0.25, 0.75, 0.0]),
-        ({1, 2}, [0.625, 0.375, 0.0]),
-        ({0}, [0.0, 0.0, 0.0]),
-        (set(), [0.0, 0.0, 0.0]),
-    ],
-)
-def test_what_a_hit_looked_back_at(hits, weights):
-    """Nothing stands before the first word, and the tokens of a word do not look at each other."""
-    attention = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.2, 0.2, 0.6]])
-    words = [PieceWord("a", 0, 1), PieceWord("b", 1, 2), PieceWord("c", 2, 3)]
-    assert attention_to_words(attention, words, frozenset(hits)) == weights
-    two = [PieceWord("a", 0, 1), PieceWord("bc", 1, 3)]
-    assert attention_to_words(attention, two, frozenset({1})) == [1.0, 0.0]
-
-
-@pytest.mark.parametrize(
     ("share", "kept"), [(0.0, ""), (0.66, "Arno"), (0.67, "Arno Pisa"), (1.0, "Arno Pisa sea")]
 )
 def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
@@ -78,27 +58,6 @@ def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
     so_far = AuthorsState(Question("q", " Arno of Pisa sea"), run, WORDING)
     method = DraginAuthors(query_share=share)
     assert asyncio.run(method.query_for(Trigger("", ()), so_far)) == kept
-
-
-@pytest.mark.parametrize(
-    ("mode", "query"),
-    [
-        ("question", "Who?"),
-        ("last_n_tokens", " it.  Kept  one."),
-        ("last_sentence", "Kept one."),
-        ("masked", "Now sat."),
-        ("current", "Now Bob sat."),
-        ("current_wo_wrong", "Now  sat."),
-        ("forward_all", "Who? Take it. Kept one."),
-    ],
-)
-def test_queries(mode, query):
-    doubt = Trigger(
-        "Kept one.", tuple(WordSignal(each, 9.0, each == "Bob") for each in ("Now", "Bob", "sat."))
-    )
-    run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
-    so_far = AuthorsState(Question("q", "Who?"), run, WORDING, text="Take it.")
-    assert asyncio.run(DraginAuthors(query=mode, query_top=3).query_for(doubt, so_far)) == query
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)

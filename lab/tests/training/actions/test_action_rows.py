@@ -123,6 +123,14 @@ def test_the_transformations_of_the_paper():
     }
 
 
+def test_a_sub_question_without_references_is_kept_as_planned():
+    steps = (ReasoningStep("How old is the cat?", "3"), ReasoningStep("How old is the dog?", "4"))
+    pets = replace(FILM, supporting_facts=SupportingFacts(steps=steps))
+    made, _ = rows([pets], qt=60.0, none_share=0.9)
+    nones = {(row.sub_question, len(row.history)) for row in made if row.is_none}
+    assert nones == {("", 2), ("How old is the dog?", 1)}
+
+
 def test_answers_are_read_from_the_paragraph_that_has_them_or_refused():
     made, _ = rows([FILM], ra=80.0, refused=0.3)
     assert Counter(row.kind for row in made)["refusal"] > 5

@@ -1,5 +1,7 @@
 """Checkpoints: whole or not at all, and of one training only."""
 
+import resource
+
 import pytest
 import torch
 
@@ -33,6 +35,21 @@ def test_what_is_saved_is_loaded(tmp_path):
         "lock",
         "settings.json",
     ]
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
+    """No file of this process may grow beyond a limit: the system's own error, as from a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
+        checkpoints.save(state(1.0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        try:
+            with pytest.raises(InputError, match=r"/t \(.*\), which takes 1\.6 MB: free space there"):
+                checkpoints.save(state(2.0, size=100_000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert checkpoints.load().weights["a.weight"].tolist() == [[1.0, 1.0]] * 4
+        assert not (tmp_path / "t" / "checkpoint.pt.partial").exists()
 
 
 class Bomb:

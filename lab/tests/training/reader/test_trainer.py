@@ -90,15 +90,10 @@ def test_losses_are_means_over_targets_by_weight_and_fall(whole, tmp_path):
     assert losses_by_task(model, ()) == {}
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (TrainingStatus(2, 4, 1.0, 100, 300, 5.0), (20.0, 10.0)),
-        (TrainingStatus(1, 1, 1.0, 0, 0, 0.0), (0.0, 0.0)),
-    ],
-)
-def test_speed_and_time_left(status, expected):
-    assert (status.tokens_per_second, status.seconds_left) == expected
+def test_speed_and_time_left():
+    status, unmoved = TrainingStatus(2, 4, 1.0, 100, 300, 5.0), TrainingStatus(1, 1, 1.0, 0, 0, 0.0)
+    assert (status.tokens_per_second, status.seconds_left) == (20.0, 10.0)
+    assert (unmoved.tokens_per_second, unmoved.seconds_left) == (0.0, 0.0)
 
 
 class Gone(Exception):
@@ -144,6 +139,16 @@ def test_an_interrupt_waits_until_nothing_is_half_done(tmp_path, whole):
     found = run(tmp_path / "t", seen.append, epochs=2)
     assert seen[0].step in (2, 3)
     assert_same(found, whole)
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path):
+    def stopping(status):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "t", stopping)
+    assert not (tmp_path / "t" / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])

@@ -85,6 +85,9 @@ def scores(reranker, query="Which colour was the cat?", passages=PASSAGES):
 
 
 def test_the_whole_way(run, dataset, encoder, trained, tmp_path):
+    code, shown, told = command(run, dataset, encoder, trained, "--dry-run")
+    assert (code, told, trained.exists()) == (0, "", False)
+    assert "jsonl relevance " in " ".join(shown.split())
     code, shown, told = command(run, dataset, encoder, trained)
     assert code == 0, told
     told, shown = " ".join(told.split()), " ".join(shown.split())

@@ -170,3 +170,7 @@ class TestModels:
         annotation = run(annotator_of(models, ScriptedRetriever([ARNO])).annotate(ROW))
         (judged,) = annotation.sentences[0].passages
         assert (judged.relevance, judged.support) == ("[Relevant]", "[Fully supported]")
+
+    def test_a_prompt_that_is_too_long_gets_no_label(self, llama):
+        long = replace(ROW, output="word " * 2000 + ".")
+        assert run(annotator_of({"answer": llama}, ScriptedRetriever([ARNO])).annotate(long)).utility == ""

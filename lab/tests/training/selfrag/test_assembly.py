@@ -88,6 +88,11 @@ def test_the_output_of_an_annotation(sentences, changed, output):
     assert not parse_output(found).is_cut
 
 
+def test_what_a_sentence_lacks_is_named():
+    for bare, what in ((sentence(), "a passage"), (sentence(retrieve=""), "a label of retrieve")):
+        assert [*output_of(bare)[1]] == [f"sentences with [No Retrieval] for want of {what}"]
+
+
 def test_the_best_passage_and_its_chances():
     assert shares(OTHER, PART, FULL) == {"Full": 1.0}
     part = shares(OTHER, PART, NONE)

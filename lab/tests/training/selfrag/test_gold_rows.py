@@ -117,3 +117,12 @@ def test_the_rows_depend_on_the_seed_and_can_be_written_and_read(tmp_path):
     assert len({row.id for row in rows}) == len(rows)
     (tmp_path / "rows.jsonl").write_text("".join(map(json_row, rows)), encoding="utf-8")
     assert read_rows(tmp_path / "rows.jsonl") == rows
+
+
+@pytest.mark.parametrize("gold", ["no", "yes"])
+def test_a_passage_may_have_the_words_yes_and_no(gold):
+    texts = ("Ann lives in the north.", "Bob lives in the south.", "No one lives in the north, yes, no one.")
+    marked = tuple(Paragraph(f"P{n}", text, whole(text) if n < 2 else ()) for n, text in enumerate(texts))
+    asked = Question("y", "Do Ann and Bob live in the north?")
+    both = Example(asked, (gold,), ("P0",), "", 2, SupportingFacts(marked))
+    assert len([row for row in rows_of([both], negatives=3) if "[Irrelevant]" in row.output]) == 1

@@ -22,12 +22,14 @@ from askance.methods.selfrag.tokens import (
     has_reflection_tokens,
 )
 from askance.models.hf.load import load_hf, load_parts
+from askance.models.llama_cpp import load_gguf
 from askance_lab.training.reader.train_reader import load_base
-from askance_lab.training.selfrag.rows import SelfRagRow
+from askance_lab.training.selfrag.rows import SelfRagRow, read_rows
 from askance_lab.training.selfrag.settings import SelfRagSettings
 from askance_lab.training.selfrag.train_selfrag import data_mix, train_selfrag
 from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
+from tests.models.tiny_gguf import save_gguf, tiny_llama
 from tests.tolerances import assert_near
 
 SQUAD = Path(__file__).parents[4] / "tests" / "evaluation" / "datasets" / "files" / "squad2.json"
@@ -193,3 +195,22 @@ def test_the_command(run, folder, tmp_path):
     code, out, err = run(*words[:2], "--out", tmp_path / "made")
     assert (code, out) == (2, "")
     assert "there is nothing to learn from" in err
+
+
+def test_the_command_makes_rows_from_a_dataset(run, llama_folder, tmp_path):
+    words = ["train", "selfrag", "--dataset", f"squad2:{SQUAD}?unanswerable=keep", "--out", tmp_path / "made"]
+    words += ["--model", f"hf:{llama_folder}", "--set", "held_out=0", "--set", "max_tokens=4096"]
+    code, out, _ = run(*words, "--export", tmp_path / "rows.jsonl", "--dry-run", columns=140)
+    assert code == 0
+    assert "[Fully supported]" in out
+    assert read_rows(tmp_path / "rows.jsonl")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_base_in_a_gguf_file_gives_one_for_llama_cpp(tmp_path):
+    file = save_gguf(tmp_path / "tiny.gguf", *tiny_llama(seed=6))
+    train_selfrag({"f": ROWS}, load_base(f"hf:{file}", device="cpu"), settings(), tmp_path / "made")
+    made = load_gguf(str(tmp_path / "made" / "model.gguf"), display_name="made")
+    plain = load_hf(str(tmp_path / "made"), device="cpu", dtype="float32")
+    assert ReflectionVocabulary.of(made).ids == ReflectionVocabulary.of(plain).ids
+    assert "gguf:THIS_FOLDER/model.gguf" in (tmp_path / "made" / "README.md").read_text()
