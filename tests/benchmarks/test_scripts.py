@@ -18,6 +18,8 @@ WITHOUT_OUT = {
     "replay_reference", "replay_selfrag", "serving",
 }  # fmt: skip
 """Scripts that print their table and write no folder of their own."""
+OF_THE_LABORATORY = {"ranking", "replay_reference", "replay_selfrag"}
+"""Scripts that measure weights or methods of the laboratory."""
 
 
 def test_the_index_lists_all_scripts():

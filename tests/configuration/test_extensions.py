@@ -18,6 +18,8 @@ from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError
+from askance.core.extensions import LABORATORY
+from askance.core.version import VERSION
 
 TOWN = "Which town?"
 MODULE = '''
@@ -136,7 +138,7 @@ ask = ours_ext:greet
 
 
 def packaged(folder, name, points):
-    place = folder / f"{name}-1.0.dist-info"
+    place = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     place.mkdir()
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (place / "entry_points.txt").write_text(points)
@@ -240,6 +242,18 @@ def test_names_of_the_laboratory_say_how_to_install_it(sample_index, run, monkey
     assert code == 2
     assert f"the {name} needs the package 'askance-lab', which is not installed: " in err
     assert f"pip install -e .{os.sep}lab" in err
+
+
+@pytest.mark.parametrize(
+    "words", ["train reader", "annotate --help", "methods dragin_authors", "ask Where? --method flare_token"]
+)
+def test_a_laboratory_of_another_version_stops_only_its_own_names(ours, run, words):
+    kinds = {kind: [f"{name} = absent:X" for name in names] for kind, names in LABORATORY.items()}
+    packaged(ours, "askance-lab", "\n".join(f"[askance.{kind}]\n" + "\n".join(kinds[kind]) for kind in kinds))
+    extensions.plugins.cache_clear()
+    code, _, err = run(words, columns=300)
+    assert (code, f"needs askance 1.0, and this is {VERSION}; install the laboratory" in err) == (2, True)
+    assert run("methods", columns=300)[0] == 0
 
 
 def test_lists_name_plug_ins_with_their_package(ours, run):

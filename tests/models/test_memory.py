@@ -64,5 +64,6 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting belongs to glibc")
 def test_ten_large_blocks_in_turn_take_the_pages_of_the_first():
+    pytest.importorskip("torch")
     faults = int(subprocess.run([sys.executable, "-c", PAGES], check=True, capture_output=True).stdout)
     assert faults < (8 << 23) // 4096

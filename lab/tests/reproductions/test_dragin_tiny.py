@@ -16,12 +16,14 @@ import pytest
 from benchmarks.replay_reference import ask_anew, read_recordings
 
 from askance.core.ports import Run
-from askance.core.trace import Trace
+from askance.core.trace import Trace, WordSignal
 from askance.core.types import Question
 from askance.methods.common.prompts import OWN
+from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
-from askance_lab.reproductions.dragin_base import AuthorsState
+from askance_lab.reproductions.dragin import DraginAuthors
+from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
 
 FOLDER = Path(__file__).parent / "dragin_tiny"
 RECORDINGS = {recording.name: recording for recording in read_recordings(FOLDER)}
@@ -122,3 +124,10 @@ def test_queries_are_cut_as_transformers_cuts_them(name, query, tiny):
     so_far = AuthorsState(Question("q", "?"), run, OWN, control={ENDS[name]: end})
     asyncio.run(so_far.search_for(text, "", 3, 64))
     assert retriever.queries == [tokenizer.decode(ids, skip_special_tokens=True)]
+
+
+def test_the_query_current_keeps_an_empty_word():
+    words = tuple(WordSignal(text, 0.0, False) for text in ("", "Bonn"))
+    run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
+    state = AuthorsState(Question("q", "?"), run, OWN)
+    assert asyncio.run(DraginAuthors(query="current").query_for(Trigger("", words), state)) == " Bonn"
