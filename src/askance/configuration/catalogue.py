@@ -42,6 +42,9 @@ class Kind:
         enabling_options: For each ability that a model of this kind may have, the options that declare it.
         encodes: True for a retriever that embeds queries.
         is_foreign: True if the place names code of another library.
+        options: The names of the options.
+        places: The places that may follow the name and a colon; None for any place.
+        needs_place: Whether a place must follow.
     """
 
     target: str
@@ -55,22 +58,21 @@ class Kind:
     enabling_options: Mapping[str, str] = field(default_factory=dict)
     encodes: bool = False
     is_foreign: bool = False
+    options: tuple[str, ...] = field(init=False)
+    places: tuple[str, ...] | None = field(init=False)
+    needs_place: bool = field(init=False)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The names of the options."""
-        return (*re.findall(r"(\w+)=", self.form), *self.further_options)
-
-    @property
-    def places(self) -> tuple[str, ...] | None:
-        """The places that may follow the name and a colon; None for any place."""
+    def __post_init__(self) -> None:
         form = self.form.partition("[?")[0]
-        return None if re.search("[A-Z]", form) else tuple(re.findall(r":(\w+)", form))
-
-    @property
-    def needs_place(self) -> bool:
-        """Whether a place must follow the name."""
-        return re.match(r"[\w-]+:", self.form) is not None
+        places = None if re.search("[A-Z]", form) else tuple(re.findall(r":(\w+)", form))
+        options = (*re.findall(r"(\w+)=", self.form), *self.further_options)
+        derived = {
+            "options": options,
+            "places": places,
+            "needs_place": re.match(r"[\w-]+:", form) is not None,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def missing(self) -> list[str]:
