@@ -292,3 +292,13 @@ def test_a_clock_that_jumps_changes_nothing(sample_index, monkeypatch):
         monkeypatch.setattr(time, "time", lambda: now() + 10**9)
         second = server.answered()
     assert first["choices"][0]["message"]["content"] == second["choices"][0]["message"]["content"]
+
+
+def test_the_viewer_is_served_with_its_types_and_without_a_key(monkeypatch):
+    files = {"/": ("text/html; charset=utf-8", b"<!doctype html>"), "/viewer/a.js": ("text/javascript", b"1")}
+    monkeypatch.setattr("askance.serve.app.viewer_files", lambda: files)
+    with serving(method="closed_book", keys=(KEY,)) as server:
+        page, script = server.get("/"), server.get("/viewer/a.js")
+        assert (page.headers["content-type"], page.content) == files["/"]
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert server.get("/viewer/b.js").status_code == 404
