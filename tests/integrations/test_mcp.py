@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 from askance.ask import Engine
 from askance.configuration.methods import make_method
 from askance.core.types import Passage
-from askance.integrations.mcp import NUM_KEPT, make_server
+from askance.integrations.mcp import make_server
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 
@@ -59,31 +59,25 @@ def test_the_tools_are_described():
     assert schemas["search"]["properties"]["k"]["maximum"] == 100
 
 
-def test_ask_answers_with_citations():
-    result = call(make_server(engine()), "ask", question=QUESTION).structured_content
+def test_ask_answers_with_citations_and_search_finds_passages():
+    server = make_server(engine())
+    result = call(server, "ask", question=QUESTION).structured_content
     assert result["answer"] == "Ingmar Bergman was born in Uppsala [1]."
     (source,) = result["sources"]
     assert (source["number"], source["id"], source["text"]) == (1, "p", UPPSALA.text)
     assert (result["method"], result["searches"]) == ("single(ask_short_answer=false)", 1)
     assert result["generated_tokens"] > 0
+    hits = call(server, "search", query="Uppsala", k=1).structured_content["result"]
+    assert [(each["id"], each["score"]) for each in hits] == [("p", 1.0)]
 
 
 def test_a_follow_up_is_rewritten():
     server = make_server(engine(QUESTION, ANSWER))
     history = [{"question": "Who directed it?", "answer": "Ingmar Bergman."}]
-
-    async def work(client):
-        asked = await client.call_tool("ask", {"question": "Born where?", "history": history})
-        return await client.call_tool("why", {"trace_id": asked.structured_content["trace_id"]})
-
-    steps = with_client(server, work).structured_content["result"]
+    asked = call(server, "ask", question="Born where?", history=history).structured_content
+    steps = call(server, "why", trace_id=asked["trace_id"]).structured_content["result"]
     assert [step["what"] for step in steps] == ["rewrite: rewritten", "retrieve: search", QUESTION]
     assert steps[2]["why"] == "Ingmar Bergman; Note"
-
-
-def test_search_finds_passages():
-    result = call(make_server(engine()), "search", query="Uppsala", k=1).structured_content
-    assert [(each["id"], each["score"]) for each in result["result"]] == [("p", 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -120,16 +114,11 @@ def test_planted_markers_are_no_citations():
     assert "[7]" not in result.structured_content["answer"]
 
 
-def test_traces_are_kept_for_the_last_answers():
-    async def work(client):
-        ids = []
-        for _ in range(NUM_KEPT + 1):
-            asked = await client.call_tool("ask", {"question": QUESTION})
-            ids.append(asked.structured_content["trace_id"])
-        calls = [await client.call_tool("why", {"trace_id": ids[number]}) for number in (0, 1)]
-        return len(set(ids)), [result.is_error for result in calls]
-
-    assert with_client(make_server(engine()), work) == (NUM_KEPT + 1, [True, False])
+def test_traces_are_kept_for_the_last_answers(monkeypatch):
+    monkeypatch.setattr("askance.integrations.mcp.NUM_KEPT", 2)
+    server = make_server(engine())
+    ids = [call(server, "ask", question=QUESTION).structured_content["trace_id"] for _ in range(3)]
+    assert [call(server, "why", trace_id=id).is_error for id in ids] == [True, False, False]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import json
+import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from askance.serve.app import create_app
 from askance.serve.limits import Limits
 from askance.serve.security import Keys
 from askance.serve.server import make_server, open_socket
+from askance.storage.trace_file import parse_trace
 
 ANSWER = " Ingmar Bergman was born in Uppsala in 1918. So the answer is Uppsala."
 QUESTION = "Where was Ingmar Bergman born?"
@@ -44,10 +46,31 @@ class Served:
         return self.client.get(path, headers={**bearer(key), **headers})
 
     def post(self, path, body, key=None):
-        return self.client.post(path, json=body, headers=bearer(key))
+        """The response to a body of JSON, or to bytes that claim to be JSON."""
+        content = body if isinstance(body, bytes) else json.dumps(body)
+        headers = {"Content-Type": "application/json", **bearer(key)}
+        return self.client.post(path, content=content, headers=headers)
 
     def delete(self, path, key=None):
         return self.client.delete(path, headers=bearer(key))
+
+    def found(self, query, key=None, **fields):
+        """The ids of the passages that a search finds."""
+        response = self.post("/v1/search", {"query": query, "k": 10, **fields}, key)
+        assert response.status_code == 200, response.text
+        return [hit["passage"]["id"] for hit in response.json()["data"]]
+
+    def trace_of(self, answer, key=None):
+        """The events of the trace of an answer."""
+        text = self.get(f"/v1/traces/{answer['askance']['trace_id']}", key).text
+        return parse_trace(text, "the response")
+
+    def connection(self, sent=b""):
+        """A raw connection over which `sent` has been sent."""
+        host, port = self.url.removeprefix("http://").split(":")
+        connection = socket.create_connection((host, int(port)), timeout=60)
+        connection.sendall(sent)
+        return connection
 
 
 def bearer(key):
@@ -116,11 +139,19 @@ def chunks_of(text):
     return events[:-1]
 
 
-def content_of(chunks):
-    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-    return "".join(delta.get("content") or "" for delta in deltas)
+def error_of(response):
+    """The status and the code of an error."""
+    return response.status_code, response.json()["error"]["code"]
 
 
-def annotations_of(chunks):
+def message_of(chunks):
+    """The content and the annotations of a stream."""
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-    return [annotation for delta in deltas for annotation in delta.get("annotations", ())]
+    content = "".join(delta.get("content") or "" for delta in deltas)
+    return content, [annotation for delta in deltas for annotation in delta.get("annotations", ())]
+
+
+def post_head(path, num_bytes):
+    """The head of a request that announces a body."""
+    lines = (f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json")
+    return "\r\n".join((*lines, f"Content-Length: {num_bytes}", "\r\n")).encode()

@@ -1,13 +1,13 @@
 """Transcripts of stock clients: the `openai` package, curl and LangChain's ChatOpenAI speak to the server."""
 
-import asyncio
 import json
 import shutil
 import subprocess
 
 import pytest
 
-from tests.serve.served import KEY, QUESTION, HeldModel, serving
+from askance.models.scripted import ScriptedModel
+from tests.serve.served import KEY, QUESTION, serving
 
 ASKED = [{"role": "user", "content": QUESTION}]
 TEXT = "Ingmar Bergman was born in Uppsala in 1918."
@@ -24,11 +24,17 @@ def openai():
     return pytest.importorskip("openai", reason="the package openai is not installed")
 
 
-def test_the_openai_client_asks_in_one_piece(guarded, openai):
-    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=KEY) as client:
-        answer = client.chat.completions.create(
-            model="askance/single", messages=ASKED, extra_body={"askance": {"passages": 2}}
-        )
+@pytest.fixture
+def client(guarded, openai):
+    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+def test_the_openai_client_asks_in_one_piece_and_streams(client):
+    def ask(**fields):
+        return client.chat.completions.create(model="askance/single", messages=ASKED, **fields)
+
+    answer = ask(extra_body={"askance": {"passages": 2}})
     message = answer.choices[0].message
     assert message.content.startswith(f"{TEXT} [1]")
     assert message.annotations[0].type == "url_citation"
@@ -38,14 +44,7 @@ def test_the_openai_client_asks_in_one_piece(guarded, openai):
     assert answer.usage.total_tokens > 0
     assert answer.model_extra["askance"]["searches"] == 1
 
-
-def test_the_openai_client_streams(guarded, openai):
-    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=KEY) as client:
-        chunks = list(
-            client.chat.completions.create(
-                model="askance/single", messages=ASKED, stream=True, stream_options={"include_usage": True}
-            )
-        )
+    chunks = list(ask(stream=True, stream_options={"include_usage": True}))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert "".join(delta.content or "" for delta in deltas).startswith(TEXT)
     annotations = [each for delta in deltas for each in (delta.model_extra or {}).get("annotations", ())]
@@ -53,38 +52,20 @@ def test_the_openai_client_streams(guarded, openai):
     assert chunks[-1].usage.completion_tokens > 0
 
 
-def test_the_async_openai_client_asks_and_streams(guarded, openai):
-    async def ask():
-        async with openai.AsyncOpenAI(base_url=f"{guarded.url}/v1", api_key=KEY) as client:
-            answer = await client.chat.completions.create(model="askance/single", messages=ASKED)
-            stream = await client.chat.completions.create(model="askance/single", messages=ASKED, stream=True)
-            text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-            return answer.choices[0].message.content, text
-
-    whole, streamed = asyncio.run(ask())
-    assert whole.startswith(TEXT)
-    assert streamed.startswith(TEXT)
-
-
-def test_the_openai_client_lists_models_and_gets_its_own_errors(guarded, openai):
-    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=KEY, max_retries=0) as client:
-        names = [model.id for model in client.models.list()]
-        assert "askance/dragin" in names
-        assert client.models.retrieve("askance/dragin").id == "askance/dragin"
-        with pytest.raises(openai.NotFoundError, match="unknown model"):
-            client.chat.completions.create(model="gpt-4o", messages=ASKED)
-        with pytest.raises(openai.BadRequestError, match="did you mean 'passages'"):
-            client.chat.completions.create(
-                model="askance/single", messages=ASKED, extra_body={"askance": {"pasages": 2}}
-            )
-    stranger = openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="wrong")
-    with stranger, pytest.raises(openai.AuthenticationError):
-        stranger.models.list()
+def test_the_openai_client_lists_models_and_gets_its_own_errors(guarded, openai, client):
+    assert "askance/dragin" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("askance/dragin").id == "askance/dragin"
+    for model, fields, error, message in (
+        ("gpt-4o", {}, openai.NotFoundError, "unknown model"),
+        ("askance/single", {"pasages": 2}, openai.BadRequestError, "did you mean 'passages'"),
+    ):
+        with pytest.raises(error, match=message):
+            client.chat.completions.create(model=model, messages=ASKED, extra_body={"askance": fields})
+    with pytest.raises(openai.AuthenticationError):
+        client.with_options(api_key="wrong").models.list()
 
 
 def test_the_openai_client_raises_an_error_in_mid_stream(sample_index, openai):
-    from askance.models.scripted import ScriptedModel
-
     with (
         serving(sample_index, ScriptedModel([RuntimeError("no")])) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client,
@@ -92,16 +73,6 @@ def test_the_openai_client_raises_an_error_in_mid_stream(sample_index, openai):
         stream = client.chat.completions.create(model="askance/single", messages=ASKED, stream=True)
         with pytest.raises(openai.APIError, match="the model failed"):
             list(stream)
-
-
-def test_an_openai_client_that_closes_its_stream_frees_the_work(sample_index, openai):
-    with serving(sample_index, HeldModel()) as server:
-        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any") as client:
-            stream = client.chat.completions.create(model="askance/single", messages=ASKED, stream=True)
-            next(iter(stream))
-            assert server.model.started.acquire(timeout=60)
-            stream.close()
-        assert server.model.cancelled.acquire(timeout=60)
 
 
 def curl(*words):

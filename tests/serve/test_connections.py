@@ -1,8 +1,8 @@
 """Many connections: those above the limit are refused, idle ones are closed, and the server answers."""
 
 import json
-import socket
 from contextlib import ExitStack
+from socket import create_connection
 
 import pytest
 
@@ -12,38 +12,22 @@ from tests.serve.test_cli_serve import command
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 
-WAIT = 60
 BODY = {"messages": [{"role": "user", "content": QUESTION}]}
 ASK = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HALF = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le"
-
-
-def connected(server, held):
-    """A connection that stays open until the end of the stack `held`."""
-    host, port = server.url.removeprefix("http://").split(":")
-    return held.enter_context(socket.create_connection((host, int(port)), timeout=WAIT))
-
-
-def response_on(connection):
-    """The status, the headers and the body of a response after which the server closes the connection."""
-    received = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-    head, _, body = received.partition("\r\n\r\n")
-    first, *lines = head.split("\r\n")
-    headers = dict(line.lower().split(": ", 1) for line in lines)
-    return int(first.split()[1]), headers, body
 
 
 @pytest.mark.parametrize("sent", [b"", ASK, HALF])
 def test_a_connection_above_the_limit_is_refused_until_another_closes(sent):
     with serving(limits=Limits(connections=2), method="closed_book") as server, ExitStack() as held:
         for _ in range(2):
-            used = connected(server, held)
-            used.sendall(ASK)
+            used = held.enter_context(server.connection(ASK))
             assert used.recv(100).startswith(b"HTTP/1.1 200")
-        refused = connected(server, held)
-        refused.sendall(sent)
-        status, headers, body = response_on(refused)
-        assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
+        refused = held.enter_context(server.connection(sent))
+        received = b"".join(iter(lambda: refused.recv(65536), b"")).decode()  # Then the server closes it.
+        head, _, body = received.partition("\r\n\r\n")
+        assert head.startswith("HTTP/1.1 503")
+        assert {"retry-after: 1", "connection: close"} <= set(head.lower().split("\r\n"))
         assert json.loads(body)["error"]["code"] == "too_many_connections"
         used.close()
         while server.client.get("/healthz").status_code == 503:
@@ -54,9 +38,10 @@ def test_a_connection_above_the_limit_is_refused_until_another_closes(sent):
 @pytest.mark.parametrize("sent", [b"", HALF, ASK + HALF])
 def test_a_connection_without_a_whole_request_is_closed(sent):
     """Otherwise, idle ones would keep everybody else out for as long as they like."""
-    with serving(limits=Limits(head_seconds=0.01), method="closed_book") as server, ExitStack() as held:
-        idle = connected(server, held)
-        idle.sendall(sent)
+    with (
+        serving(limits=Limits(head_seconds=0.01), method="closed_book") as server,
+        server.connection(sent) as idle,
+    ):
         while idle.recv(1000):
             pass
 
@@ -74,7 +59,7 @@ def test_more_connections_than_files_leave_the_server_able_to_answer(sample_inde
     words = ("--index", sample_index, "--model", "scripted", "--method", "closed_book")
     with command(*words, prepare=few_files) as (process, client), ExitStack() as held:
         address = (client.base_url.host, client.base_url.port)
-        all = [held.enter_context(socket.create_connection(address, timeout=WAIT)) for _ in range(number)]
+        all = [held.enter_context(create_connection(address, timeout=60)) for _ in range(number)]
         for at, connection in enumerate(all):
             connection.sendall(HALF if at % 2 else ASK)
         firsts = [connection.recv(12) for connection in all[::2]]
@@ -89,17 +74,18 @@ def test_more_connections_than_files_leave_the_server_able_to_answer(sample_inde
         assert "Traceback" not in process.stdout.read()
 
 
-def test_the_limit_of_open_files_is_raised_as_far_as_needed(monkeypatch):
+FEW = Limits(connections=250)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "limits"),
+    [(256, 4096, (3048, 4096), Limits()), (3048, 4096, None, Limits()), (256, 2298, (2298, 2298), FEW),
+     (256, 256, (256, 256), Limits(connections=1))],
+)  # fmt: skip
+def test_the_limit_of_open_files_is_raised_as_far_as_needed(monkeypatch, soft, hard, raised, limits):
     """By default: 1,000 connections, 512 that arrive at once, 1,024 that are refused, and 512 other files."""
-    limits, found = Limits(), [(256, 4096)]
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: found[-1])
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, given: found.append(given))
-    assert with_open_files(limits) == limits
-    assert found[-1] == (3048, 4096)
-    assert with_open_files(limits) == limits
-    assert len(found) == 2  # it is high enough already
-    found.append((256, 2298))
-    assert with_open_files(limits) == Limits(connections=250)
-    assert found[-1] == (2298, 2298)
-    found.append((256, 256))
-    assert with_open_files(limits) == Limits(connections=1)
+    changes = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, given: changes.append(given))
+    assert with_open_files(Limits()) == limits
+    assert changes == ([raised] if raised else [])

@@ -54,73 +54,50 @@ def modules() -> dict[str, str]:
     return {path: text.decode() for path, (_, text) in viewer_files().items() if path.endswith(".js")}
 
 
-def test_the_page_holds_the_trace_and_the_viewer_and_nothing_else():
-    events = traces.cited()
-    page = Parsed(standalone_page([events]))
-    tags = [tag for tag, _ in page.elements]
-    assert tags == "html head meta meta meta title link style body main h1 p script script".split()
-    (records,) = json.loads(page.texts_of("script")[0])
-    assert records["events"] == [json.loads(json_line(event_record(event))) for event in events]
-    assert page.texts_of("title") == ["Where is the bridge?"]
-
-
-def test_the_page_loads_nothing():
-    page = Parsed(standalone_page([traces.cited()]))
-    links = [
-        value
-        for _, attributes in page.elements
-        for name, value in attributes.items()
-        if name in ("src", "href")
-    ]
-    assert links == ["data:,"]
-    (style,) = page.texts_of("style")
-    assert not re.search(r"url\(|@import", style)
-
-
-def test_the_policy_of_the_page_allows_its_own_script_and_style_only():
-    page = Parsed(standalone_page([traces.cited()]))
-    (policy,) = [each["content"] for _, each in page.elements if each.get("http-equiv")]
-    (style,), script = page.texts_of("style"), page.texts_of("script")[1]
-    allowed = dict(directive.split(" ", 1) for directive in policy.split("; "))
-    assert allowed == {
-        "default-src": "'none'",
-        "script-src": f"'{sha(script)}'",
-        "style-src": f"'{sha(style)}'",
-        "img-src": "data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
-
-
 def sha(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def test_no_text_of_a_trace_becomes_markup():
-    harmless, harmful = Parsed(standalone_page([traces.cited()])), Parsed(standalone_page([traces.harmful()]))
-    assert [tag for tag, _ in harmful.elements] == [tag for tag, _ in harmless.elements]
-    (records,) = json.loads(harmful.texts_of("script")[0])
-    assert records["events"][0]["text"] == traces.HARMFUL
-    assert "<" not in harmful.texts_of("script")[0]
+def records_of(page: Parsed) -> list[dict[str, object]]:
+    """The traces that a page holds, each as an object of JSON."""
+    return json.loads(page.texts_of("script")[0])
 
 
-def test_two_traces_have_their_names():
-    page = Parsed(standalone_page([traces.cited(), traces.dragin()], ["a.jsonl", "</script>"]))
-    assert [each["name"] for each in json.loads(page.texts_of("script")[0])] == ["a.jsonl", "</script>"]
+def parsed(path) -> Parsed:
+    return Parsed(path.read_text(encoding="utf-8"))
 
 
-def test_the_page_is_the_same_each_time():
+def test_the_page_holds_the_trace_and_the_viewer_and_loads_nothing():
     events = traces.cited()
+    page = Parsed(standalone_page([events]))
+    tags = [tag for tag, _ in page.elements]
+    assert tags == "html head meta meta meta title link style body main h1 p script script".split()
+    (records,) = records_of(page)
+    assert records["events"] == [json.loads(json_line(event_record(event))) for event in events]
+    assert page.texts_of("title") == ["Where is the bridge?"]
+    assert [each[name] for _, each in page.elements for name in ("src", "href") if name in each] == ["data:,"]
+    (style,), (_, script) = page.texts_of("style"), page.texts_of("script")
+    assert not re.search(r"url\(|@import", style)
+    (policy,) = [each["content"] for _, each in page.elements if each.get("http-equiv")]
+    assert policy == (
+        f"default-src 'none'; script-src '{sha(script)}'; style-src '{sha(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
     assert standalone_page([events]) == standalone_page([events])
 
 
-def test_no_module_makes_markup_of_text():
-    assert [path for path, text in modules().items() if re.search(MARKUP, text)] == []
-    assert re.search(MARKUP, "element.innerHTML = text")
+def test_no_text_or_name_of_a_trace_becomes_markup():
+    harmless = Parsed(standalone_page([traces.cited()]))
+    page = Parsed(standalone_page([traces.harmful(), traces.dragin()], ["a.jsonl", "</script>"]))
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in harmless.elements]
+    assert [each["name"] for each in records_of(page)] == ["a.jsonl", "</script>"]
+    assert records_of(page)[0]["events"][0]["text"] == traces.HARMFUL
+    assert "<" not in page.texts_of("script")[0]
 
 
-def test_no_module_ends_the_script_that_contains_it():
-    assert [path for path, text in modules().items() if re.search("</script|<!--", text, re.IGNORECASE)] == []
+def test_no_module_makes_markup_of_text_or_ends_the_script_that_contains_it():
+    harmful = re.compile(rf"{MARKUP}|(?i:</script|<!--)")
+    assert [path for path, text in modules().items() if harmful.search(text)] == []
 
 
 def test_no_two_modules_define_the_same_name():
@@ -169,26 +146,27 @@ def trace_file(run, tmp_path):
     return path
 
 
-def test_a_command_writes_the_page(run, trace_file, tmp_path):
-    code, out, err = run("trace", trace_file, "--html", tmp_path / "why.html")
+def test_a_command_writes_the_page_of_one_or_two_traces(run, trace_file, tmp_path):
+    out_file, other = tmp_path / "why.html", trace_file.with_name("other.jsonl")
+    code, out, err = run("trace", trace_file, "--html", out_file)
     assert (code, err) == (0, "")
-    assert f"page: {tmp_path / 'why.html'}" in out
-    page = Parsed((tmp_path / "why.html").read_text(encoding="utf-8"))
-    assert page.texts_of("title") == ["Bonn?"]
-
-
-def test_a_command_writes_a_page_of_two_traces(run, trace_file, tmp_path):
-    other = trace_file.with_name("other.jsonl")
+    assert f"page: {out_file}" in out
+    assert parsed(out_file).texts_of("title") == ["Bonn?"]
     other.write_bytes(trace_file.read_bytes())
-    assert run("trace", trace_file, "--beside", other, "--html", tmp_path / "two.html")[0] == 0
-    page = Parsed((tmp_path / "two.html").read_text(encoding="utf-8"))
-    assert [each["name"] for each in json.loads(page.texts_of("script")[0])] == ["t.jsonl", "other.jsonl"]
+    assert run("trace", trace_file, "--beside", other, "--html", out_file)[0] == 0
+    assert [each["name"] for each in records_of(parsed(out_file))] == ["t.jsonl", "other.jsonl"]
 
 
-def test_a_second_trace_needs_a_page(run, trace_file):
-    code, out, err = run("trace", trace_file, "--beside", trace_file)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("--beside", "t.jsonl"), "needs a page: add --html OUT"), (("--html", "."), "can't write"),
+     (("--html", "no/why.html"), "can't write")],
+)  # fmt: skip
+def test_a_page_that_cannot_be_written_is_an_error(run, trace_file, monkeypatch, words, message):
+    monkeypatch.chdir(trace_file.parent)
+    code, out, err = run("trace", trace_file, *words)
     assert (code, out) == (2, "")
-    assert "needs a page: add --html OUT" in " ".join(err.split())
+    assert message in " ".join(err.split())
 
 
 def run_folder(folder):
@@ -205,23 +183,13 @@ def test_the_page_of_a_run_has_its_questions_with_outcomes_and_traces(run, tmp_p
     run_folder(tmp_path / "run")
     code, _, err = run("trace", tmp_path / "run", "--html", tmp_path / "run.html")
     assert (code, err) == (0, "")
-    page = Parsed((tmp_path / "run.html").read_text(encoding="utf-8"))
-    shown = json.loads(page.texts_of("script")[0])
-    assert [(each["id"], each["outcome"]) for each in shown["questions"]] == [
-        ("q1", "won"),
-        ("q2", "not searched"),
-        ("q3", "failed"),
-    ]
+    page = parsed(tmp_path / "run.html")
+    shown = records_of(page)
+    outcomes = {each["id"]: each["outcome"] for each in shown["questions"]}
+    assert outcomes == {"q1": "won", "q2": "not searched", "q3": "failed"}
     assert shown["outcomes"] == [["won", 1], ["failed", 1], ["not searched", 1]]
     events = json.loads(gzip.decompress(base64.b64decode(shown["questions"][0]["trace"])))
     recorded = read_run(tmp_path / "run")
     expected = [json.loads(json_line(event_record(each))) for each in recorded.trace(recorded.records[0])]
     assert events == expected
     assert len(page.texts_of("script")) == 2
-
-
-@pytest.mark.parametrize("place", ["", "no/why.html"])
-def test_a_page_that_cannot_be_written_is_an_error(run, trace_file, tmp_path, place):
-    code, out, err = run("trace", trace_file, "--html", tmp_path / place)
-    assert (code, out) == (2, "")
-    assert "can't write" in err

@@ -1,3 +1,5 @@
+"""The page of a report: its sections, its tables and charts, and no text that becomes markup."""
+
 import re
 import sys
 from dataclasses import replace
@@ -56,49 +58,29 @@ def runs():
     return [run("single", [0.0, 1.0, 0.5], "a"), run("dragin", [1.0, 1.0, 0.0], "b")]
 
 
-def test_the_parts_of_a_section(runs):
+HEADINGS = ["Runs", "Results", "Cost", "Searches per question", "Differences between runs"]
+
+
+def test_a_section_is_whole_needs_nothing_from_elsewhere_and_can_be_read_aloud(runs):
     text = page_of(*runs, num_questions=2)
-    assert re.findall(r"<h3>(.*?)</h3>", text) == [
-        "Runs",
-        "Results",
-        "Cost",
-        "Searches per question",
-        "Differences between runs",
-        "By kind and number of hops",
-        "Questions that differ most",
-    ]
+    page = Balanced(text)
+    headings = re.findall(r"<h3>(.*?)</h3>", text)
+    assert headings == [*HEADINGS, "By kind and number of hops", "Questions that differ most"]
     assert "2 runs over 1 dataset; written on 2026-11-21 by askance" in text
-    assert "<svg" in text
     assert "Versions: python 3.11.9." in text
-
-
-def test_the_page_is_whole_and_needs_nothing_from_elsewhere(runs):
-    page = Balanced(page_of(*runs, num_questions=2))
     assert not {"script", "img", "iframe"} & set(page.seen)
     sources = [value for _, name, value in page.attributes if name in ("src", "href")]
     assert all(value.startswith("#") or value == "data:," for value in sources)
-    assert "://" not in page_of(*runs)
-    assert "@import" not in page_of(*runs)
-    assert "url(" not in page_of(*runs)
-
-
-def test_the_policy_of_the_page_allows_no_script(runs):
-    page = Balanced(page_of(*runs))
+    assert not re.search(r"://|@import|url\(", text)
     (policy,) = (value for _, _, value in page.attributes if value and value.startswith("default-src"))
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
     assert "script" not in policy
-
-
-def test_tables_and_charts_can_be_read_aloud(runs):
-    page = Balanced(page_of(*runs))
-    scopes = {value for tag, name, value in page.attributes if (tag, name) == ("th", "scope")}
-    assert scopes == {"col", "row", "rowgroup"}
-    heads = [tag for tag, name, _ in page.attributes if (tag, name) == ("th", "scope")]
-    assert len(heads) == page.seen.count("th")
+    scopes = [value for tag, name, value in page.attributes if (tag, name) == ("th", "scope")]
+    assert set(scopes) == {"col", "row", "rowgroup"}
+    assert len(scopes) == page.seen.count("th")
     assert page.seen.count("caption") == page.seen.count("table")
-    assert page.seen.count("svg") == sum(
-        value == "img" for _, name, value in page.attributes if name == "role"
-    )
+    images = [value for _, name, value in page.attributes if (name, value) == ("role", "img")]
+    assert len(images) == page.seen.count("svg") > 0
 
 
 def test_questions_and_answers_are_text_and_nothing_else():
@@ -133,19 +115,12 @@ def test_failed_questions_are_listed_up_to_a_number():
     text = page_of(run_of([*failed, record(31, {"f1": 1.0})], "runs/a"))
     assert "single (30)" in text
     assert text.count("ModelFailure") == MOST_FAILURES
-    assert "Failed questions" not in page_of(run_of([record(1)], "runs/a"))
 
 
 def test_published_numbers_stand_beside_ours():
-    ours = run(
-        "dragin_paper(threshold=1.3)",
-        [1.0, 0.0, 0.2],
-        "a",
-        dataset="hotpotqa:x.json",
-        models={"answer": "SmolLM2"},
-        parameters={"threshold": "1.3"},
-    )
-    text = page_of(ours)
+    fields = {"models": {"answer": "SmolLM2"}, "parameters": {"threshold": "1.3"}}
+    values = [1.0, 0.0, 0.2]
+    text = page_of(run("dragin_paper(threshold=1.3)", values, "a", dataset="hotpotqa:x.json", **fields))
     section = text[text.index("Published results") :]
     assert "used other models, corpora and prompts" in section
     assert "This report\nSmolLM2\nindex my-index\n3 questions" in section
@@ -156,40 +131,28 @@ def test_published_numbers_stand_beside_ours():
     by_method = {method: re.findall(r">([^<]*)</td>", row) for method, row in cells}
     assert by_method["dragin_paper"] == ["–", "0.400", "–", "1.000"]
     assert by_method["DRAGIN, here dragin_paper"] == ["0.288", "0.416", "–", "3.184"]
-    assert by_method["SR-RAG, here single_authors"] == [
-        "0.254",
-        "0.353",
-        "–",
-        "–",
-    ]  # the last of 3 models
+    last_of_three_models = by_method["SR-RAG, here single_authors"]
+    assert last_of_three_models == ["0.254", "0.353", "–", "–"]
     assert len(cells) == 1 + len(published("hotpotqa"))
     for caveat in caveats("hotpotqa"):
         assert escape(caveat) in section
-    assert "Published results" not in page_of(run("a", [1.0], "a"))
 
 
 def test_our_runs_are_together_by_model_and_index():
     fields = {"dataset": "hotpotqa:x.json"}
-    runs = [
-        run("a", [1.0], "a", **fields),
-        run("b", [1.0], "b", index="", **fields),
-        run("c", [1.0], "c", **fields),
-    ]
-    section = page_of(*runs).partition("Published results")[2]
+    others = (run(name, [1.0], name, **fields) for name in "ac")
+    section = page_of(*others, run("b", [1.0], "b", index="", **fields)).partition("Published results")[2]
     assert section.index(">a<") < section.index(">c<") < section.index(">b<")
 
 
-def test_one_run_has_no_frontier_and_no_differences():
+def test_sections_without_content_are_left_out():
     text = page_of(run("a", [1.0, 0.0], "a"))
+    assert re.findall(r"<h3>(.*?)</h3>", text) == [*HEADINGS[:4], "By kind and number of hops"]
     assert 'class="frontier"' not in text
-    assert "Differences" not in text
-    assert "Searches per question" in text
-
-
-def test_runs_that_never_searched_have_no_table_of_searches():
-    usage = Usage(prompt_tokens=10)
-    text = page_of(run_of([record(1, usage=usage)], "runs/a"))
-    assert "Searches per question" not in text
+    assert "Published results" not in text
+    never = page_of(run_of([record(1, usage=Usage(prompt_tokens=10))], "runs/a"))
+    assert "Searches per question" not in never
+    assert "Failed questions" not in never
 
 
 def test_several_datasets_are_linked():
@@ -209,28 +172,18 @@ def test_without_matplotlib_the_page_is_whole_and_says_so(runs, monkeypatch):
     assert "single: 0.500 (0.000 to 1.000), 600 tokens" in text
 
 
-def test_runs_whose_answers_have_a_confidence_get_a_table_and_a_chart_of_risk(runs):
+def test_answers_with_a_confidence_get_a_table_and_a_chart_of_risk(runs):
+    pytest.importorskip("matplotlib")
     confident = [
         replace(each, records=tuple(replace(one, confidence=one.number / 4) for one in each.records))
         for each in runs
     ]
     text = page_of(*confident)
     Balanced(text)
-    assert "<h3>Confidence</h3>" in text
-    assert 'class="risk"' in text
-    assert "single: AURC 0." in text
-    assert "AUROC right" in text
-    plain = page_of(*runs)
-    assert "<h3>Confidence</h3>" not in plain
-    assert 'class="risk"' not in plain
-
-
-def test_the_chart_of_risk_tells_each_run_and_its_area_in_words(runs):
-    pytest.importorskip("matplotlib")
-    (group,) = group_runs(
-        [replace(runs[0], records=tuple(replace(r, confidence=0.5) for r in runs[0].records))]
-    )
+    parts = ("<h3>Confidence</h3>", 'class="risk"', "single: AURC 0.", "AUROC right")
+    assert [part for part in parts if part not in text] == []
+    assert [part for part in parts if part in page_of(*runs)] == []
+    (group,) = group_runs(confident[:1])
     curves = curves_of(compare_group(group))
-    assert list(curves) == ["single"]
     assert f"single (AURC {curves['single'].aurc.mean:.3f})" in str(risk_chart(curves))
     assert str(risk_chart(curves)) == str(risk_chart(curves)), "a chart is reproducible"
