@@ -24,17 +24,7 @@ from askance.configuration.build import load_model, open_retriever
 from askance.configuration.methods import make_method
 from askance.core import extensions
 from askance.core.errors import InputError, MissingAbility, MissingExtra, PromptTooLong
-from askance.core.types import (
-    Chat,
-    GenerateRequest,
-    Passage,
-    Raw,
-    Sampling,
-    Span,
-    Turn,
-    Want,
-    untrusted,
-)
+from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.integrations.langchain import AskanceRetriever, AskanceRunnable, read_question
 from askance.models.langchain import LangchainModel
 from askance.models.scripted import ScriptedModel
@@ -107,17 +97,17 @@ def test_documents_without_an_id_or_metadata_get_stable_ids():
     assert second.passage.id == "7"
 
 
-def test_a_vector_store_is_asked_for_as_many_as_needed():
+class Fixed(BaseRetriever):
+    """Takes no number of documents."""
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [document(passage) for passage in PASSAGES]
+
+
+def test_a_retriever_is_asked_for_as_many_as_needed_if_it_can_be():
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
     store.add_documents([Document(f"river {number}") for number in range(9)])
     assert len(search(LangchainRetriever(store.as_retriever(search_kwargs={"k": 1})), "river", 7)) == 7
-
-
-def test_a_retriever_that_takes_no_k_is_asked_without_it():
-    class Fixed(BaseRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            return [document(passage) for passage in PASSAGES]
-
     assert len(search(LangchainRetriever(Fixed()), "river", 2)) == 2
 
 
@@ -132,23 +122,19 @@ def fake(*texts, **settings):
     return GenericFakeChatModel(messages=iter([AIMessage(text, **settings) for text in texts]))
 
 
-def test_a_text_is_streamed_and_split_into_tokens():
-    seen = []
-    (generation,) = generate(fake("The Arno flows."), on_text=seen.append)
-    assert generation.text == "".join(seen) == "The Arno flows."
-    assert [token.text for token in generation.tokens] == ["The", " ", "Arno", " ", "flows", "."]
-    assert "".join(token.text for token in generation.tokens) == generation.text
-    assert (generation.finish, generation.is_upper_bound) == ("end", True)
-    assert len(seen) > 1
-
-
 @pytest.mark.parametrize(
-    ("sampling", "text", "finish"),
-    [({"max_tokens": 3}, "The Arno", "length"), ({"stop": ("flows",)}, "The Arno ", "stop")],
-)
-def test_limits_are_kept_whatever_the_model_takes(sampling, text, finish):
-    (generation,) = generate(fake("The Arno flows through Pisa."), **sampling)
-    assert (generation.text, generation.finish) == (text, finish)
+    ("sampling", "tokens", "finish"),
+    [({}, ["The", " ", "Arno", " ", "flows", "."], "end"),
+     ({"max_tokens": 3}, ["The", " ", "Arno"], "length"),
+     ({"stop": ("flows",)}, ["The", " ", "Arno", " "], "stop")],
+)  # fmt: skip
+def test_a_text_is_streamed_split_into_tokens_and_ended_whatever_the_model_takes(sampling, tokens, finish):
+    seen = []
+    (generation,) = generate(fake("The Arno flows."), on_text=seen.append, **sampling)
+    assert [token.text for token in generation.tokens] == tokens
+    assert generation.text == "".join(seen) == "".join(tokens)
+    assert (generation.finish, generation.is_upper_bound) == (finish, True)
+    assert len(seen) > 1
 
 
 def test_samples_are_separate_calls():
@@ -169,23 +155,17 @@ class Recorder(FakeListChatModel):
     _astream = FakeListChatModel.__base__._astream
 
 
-def test_sampling_parameters_are_set_where_the_model_has_them():
+def test_a_model_gets_the_sampling_that_it_takes_and_neutralised_untrusted_text():
     model = Recorder(responses=["Pisa."])
-    generate(model, temperature=0.5)
+    spans = (untrusted("a<|im_end|>b"), Span("<|im_end|>"))
+    generate(model, prompt=Chat((Turn("system", (Span("Be brief."),)), Turn("user", spans))), temperature=0.5)
     ((temperature, max_tokens, messages),) = model.calls
     assert (temperature, max_tokens) == (0.5, 32)
     assert (model.temperature, model.max_tokens) == (None, None)
-    assert [(message.type, message.content) for message in messages] == [
-        ("system", "Be brief."), ("human", "Where?"),
-    ]  # fmt: skip
-
-
-def test_control_tokens_of_untrusted_text_are_neutralised():
-    model = Recorder(responses=["Pisa."])
-    generate(model, prompt=Chat((Turn("user", (untrusted("a<|im_end|>b"), Span("<|im_end|>"))),)))
-    content = model.calls[0][2][0].content
-    assert content.count("<|im_end|>") == 1
-    assert content.endswith("<|im_end|>")
+    assert [message.type for message in messages] == ["system", "human"]
+    assert messages[0].content == "Be brief."
+    assert messages[1].content.count("<|im_end|>") == 1
+    assert messages[1].content.endswith("<|im_end|>")
 
 
 def test_the_usage_and_the_finish_of_the_model_are_kept():
@@ -201,17 +181,20 @@ def test_the_usage_and_the_finish_of_the_model_are_kept():
     assert (generation.prompt_tokens, generation.is_upper_bound, generation.finish) == (11, False, "length")
 
 
-def test_what_a_chat_model_lacks_is_named():
-    with pytest.raises(MissingAbility, match="raw prompts and continuations"):
-        generate(fake("x"), prompt=Raw((Span("x"),)))
-    with pytest.raises(MissingAbility, match="signals of tokens"):
-        generate(fake("x"), want=Want(entropy=True))
-    with pytest.raises(PromptTooLong, match="40000 tokens are to be written, and the window has 32768"):
-        generate(fake("x"), max_tokens=40_000)
-    with pytest.raises(MissingAbility, match="attention"):
-        asyncio.run(LangchainModel(fake()).attend("x", bos=False))
-    with pytest.raises(MissingAbility, match="scores of options"):
-        asyncio.run(LangchainModel(fake()).score(Raw(()), ["x"]))
+WINDOW = "40000 tokens are to be written, and the window has 32768"
+LACKS = [
+    (lambda: generate(fake("x"), prompt=Raw((Span("x"),))), MissingAbility, "raw prompts and continuations"),
+    (lambda: generate(fake("x"), want=Want(entropy=True)), MissingAbility, "signals of tokens"),
+    (lambda: generate(fake("x"), max_tokens=40_000), PromptTooLong, WINDOW),
+    (lambda: asyncio.run(LangchainModel(fake()).attend("x", bos=False)), MissingAbility, "attention"),
+    (lambda: asyncio.run(LangchainModel(fake()).score(Raw(()), ["x"])), MissingAbility, "scores of options"),
+]
+
+
+@pytest.mark.parametrize(("ask", "error", "message"), LACKS)
+def test_what_a_chat_model_lacks_is_named(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()
 
 
 @pytest.mark.parametrize("name", ["chat_model", "UppsalaModel"])
@@ -228,35 +211,42 @@ def test_specifications_name_models_and_retrievers(name):
 
 
 def test_the_default_method_gives_way_to_one_that_the_model_supports():
-    engine = open_engine(
+    made = open_engine(
         models={"answer": f"langchain:{HERE}:chat_model"}, retriever=f"langchain:{HERE}:retriever"
     )
-    assert type(engine.method).__name__ == "Single"
+    assert type(made.method).__name__ == "Single"
+
+
+def retrieve_with(spec):
+    return open_retriever(None, spec)
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("opened", "spec", "message"),
     [
-        (f"langchain:{HERE}:nothing", "is no chat model of LangChain .object.: it has no astream"),
-        (f"langchain:{HERE}:make_chat_model", "is no chat model of LangChain .function.: it has no astream"),
-        (f"langchain:{HERE}:absent", "can't be imported: AttributeError"),
-        ("langchain:no_such_module:x", "names no object that can be imported: write langchain:module:object"),
-        ("langchain:x", "names no object"),
-        ("langchain:", "names no model: write langchain:MODULE:OBJECT"),
-        (f"langchain:{HERE}:chat_model?context=0", "context='0' is no number of tokens above 1"),
-        (f"langchain:{HERE}:chat_model?windows=9", "unknown model option 'windows'"),
+        (load_model, f"{HERE}:nothing", "is no chat model of LangChain .object.: it has no astream"),
+        (
+            load_model,
+            f"{HERE}:make_chat_model",
+            "no chat model of LangChain .function.: it has no astream",
+        ),
+        (load_model, f"{HERE}:absent", "can't be imported: AttributeError"),
+        (load_model, "no_such_module:x", "no object that can be imported: write langchain:module:object"),
+        (load_model, "x", "names no object"),
+        (load_model, "", "names no model: write langchain:MODULE:OBJECT"),
+        (load_model, f"{HERE}:chat_model?context=0", "context='0' is no number of tokens above 1"),
+        (load_model, f"{HERE}:chat_model?windows=9", "unknown model option 'windows'"),
+        (
+            retrieve_with,
+            f"{HERE}:nothing",
+            "is no retriever of LangChain .object.: it has no ainvoke",
+        ),
+        (retrieve_with, "", "'langchain' names no object"),
     ],
 )
-def test_wrong_models_are_named(spec, message):
+def test_wrong_specifications_are_named(opened, spec, message):
     with pytest.raises(InputError, match=message):
-        load_model(spec)
-
-
-def test_wrong_retrievers_are_named():
-    with pytest.raises(InputError, match=r"is no retriever of LangChain .object.: it has no ainvoke"):
-        open_retriever(None, f"langchain:{HERE}:nothing")
-    with pytest.raises(InputError, match="'langchain' names no object"):
-        open_retriever(None, "langchain:")
+        opened(f"langchain:{spec}")
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -273,20 +263,16 @@ def engine(*replies):
 ANSWER = " Ingmar Bergman was born in Uppsala. So the answer is Uppsala."
 
 
-def test_an_engine_is_a_retriever_of_its_collection():
+def test_an_engine_is_a_retriever_of_its_collection_or_of_what_its_method_finds():
     retriever = AskanceRetriever(engine=engine(), k=2)
     documents = retriever.invoke("river")
     assert [each.id for each in documents] == ["rhine", "elbe"]
     assert documents[0].page_content == PASSAGES[0].text
-    assert documents[0].metadata == {
-        "title": "Rhine", "source": "rivers.jsonl", "start_index": 0, "score": 1.0,
-    }  # fmt: skip
+    metadata = {"title": "Rhine", "source": "rivers.jsonl", "start_index": 0, "score": 1.0}
+    assert documents[0].metadata == metadata
     assert asyncio.run(retriever.ainvoke("river")) == documents
-
-
-def test_an_engine_is_a_retriever_of_what_its_method_finds():
-    documents = AskanceRetriever(engine=engine(ANSWER), k=2, answers=True).invoke(QUESTION)
-    assert [each.id for each in documents] == ["p", "rhine"]
+    answering = AskanceRetriever(engine=engine(ANSWER), k=2, answers=True)
+    assert [each.id for each in answering.invoke(QUESTION)] == ["p", "rhine"]
 
 
 def test_a_retriever_of_an_engine_without_a_collection_fails_clearly():
@@ -303,19 +289,16 @@ class Starts(BaseCallbackHandler):
         self.names.append(name)
 
 
-def test_an_engine_is_a_runnable_with_citations():
+def test_an_engine_is_a_runnable_with_citations_at_the_end_of_a_chain():
     watch = Starts()
     message = AskanceRunnable(engine(ANSWER)).invoke(QUESTION, config={"callbacks": [watch]})
     assert isinstance(message, AIMessage)
-    assert message.content == ANSWER.strip() or message.content == ANSWER
+    assert message.content.strip() == ANSWER.strip()
     assert message.response_metadata["short_answer"] == "Uppsala"
     assert message.response_metadata["citations"][0]["passage"]["id"] == "p"
     assert message.response_metadata["decisions"][0]["outcome"] == "search"
     assert message.usage_metadata["total_tokens"] > message.usage_metadata["output_tokens"] > 0
     assert watch.names == ["AskanceRunnable"]
-
-
-def test_a_chain_ends_in_the_text_of_the_answer():
     chain = ChatPromptTemplate([("human", "Where was {name} born?")]) | AskanceRunnable(engine(ANSWER))
     assert (chain | StrOutputParser()).invoke({"name": "Ingmar Bergman"}).strip() == ANSWER.strip()
 

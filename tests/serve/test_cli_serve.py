@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx2
@@ -45,20 +45,22 @@ BODY = {"messages": [{"role": "user", "content": QUESTION}]}
 
 
 def test_the_command_serves_until_a_signal_and_forgets_nothing_on_a_kill(sample_index, tmp_path):
-    """It is killed with a question in flight and a document added; it starts again and has the document."""
+    """It is killed while it answers; started again, by a file of settings, it has the document added."""
     subprocess.run(["cp", "-r", sample_index, tmp_path / "index"], check=True)
     words = ("--index", tmp_path / "index", "--model", "scripted", "--method", "single")
     with command(*words) as (process, client):
         assert client.get("/readyz").json()["status"] == "ready"
         added = client.post("/v1/documents", json={"id": "zork", "text": "A zorkmid is money."})
         assert added.json()["data"][0]["outcome"] == "added"
-        asking = [threading.Thread(target=_ask_until_it_ends, args=(client.base_url,)) for _ in range(4)]
-        for thread in asking:
-            thread.start()
-        process.kill()
-        for thread in asking:
-            thread.join()
-    with command(*words) as (process, client):
+        with ThreadPoolExecutor() as pool:
+            for _ in range(4):
+                pool.submit(_ask_until_it_ends, client.base_url)
+            process.kill()
+    file = tmp_path / "askance.toml"
+    file.write_text(f'index = "{tmp_path / "index"}"\nmethod = "flare"\nmodel = "scripted"\n')
+    with command("--config", file) as (process, client):
+        models = client.get("/v1/models").json()["data"]
+        assert [model["id"] for model in models if model["askance"]["default"]] == ["askance/flare"]
         hits = client.post("/v1/search", json={"query": "zorkmid"}).json()["data"]
         assert [hit["passage"]["id"] for hit in hits] == ["zork"]
         assert client.post("/v1/chat/completions", json=BODY).status_code == 200
@@ -86,14 +88,6 @@ def test_a_key_comes_from_the_environment_and_is_printed_nowhere(sample_index):
         process.send_signal(signal.SIGINT)
         process.wait(60)
         assert KEY not in process.stdout.read()
-
-
-def test_the_settings_of_a_file_configure_the_server(sample_index, tmp_path):
-    file = tmp_path / "askance.toml"
-    file.write_text(f'index = "{sample_index}"\nmethod = "flare"\nmodel = "scripted"\n')
-    with command("--config", file) as (_, client):
-        models = client.get("/v1/models").json()["data"]
-    assert [model["id"] for model in models if model["askance"]["default"]] == ["askance/flare"]
 
 
 KEYED = ("--api-key-env", "MY_KEY")

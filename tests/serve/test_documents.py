@@ -78,6 +78,8 @@ BAD = [
     ([], "the body: "),
     *(({**FIRST, "text": text}, "") for text in ("", " \n", "\ud800")),
     *(({**FIRST, "id": id}, "") for id in (".", "..", "a\n", 5, "\0", "\ud800", " ", "x" * 513)),
+    *(({**FIRST, "fields": fields}, "")
+      for fields in ({"n": None}, {"n": "x" * 1001}, {" ": 1}, {"a`b": 1}, {"n": 10**400})),
     ({"text": "x"}, ""),
     ({"documents": [FIRST, {"id": "x", "text": "y"}]}, ""),
     ({"documents": [FIRST, {"id": "y", "text": " "}]}, ""),

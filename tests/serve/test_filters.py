@@ -104,25 +104,20 @@ def test_documents_over_http_have_fields_and_are_deleted_by_filter(own_index):
         assert server.delete("/v1/documents?where=type = 'txt'", KEY).json()["data"] == []
         assert server.delete("/v1/documents?where=m = 1", KEY).status_code == 400
         assert server.delete("/v1/documents", KEY).status_code == 400
-        for wrong in ({"n": None}, {"n": [1]}, {"n": "x" * 1001}, {" ": 1}, {"a`b": 1}, {"n": 10**400}):
-            body = {"id": "x", "text": "zorkmid", "fields": wrong}
-            assert server.post("/v1/documents", body, KEY).status_code == 400
 
 
 def test_a_key_deletes_only_documents_that_its_filter_lets_it_see(own_index):
-    def document(id, n):
-        return {"id": id, "text": "zorkmid", "fields": {"n": n}}
-
+    documents = [{"id": f"d{n}", "text": "zorkmid", "fields": {"n": n}} for n in (1, 2)]
     with serving(own_index, keys=[KEY]) as server:
-        server.post("/v1/documents", {"documents": [document("a", 1), document("b", 2)]}, KEY)
+        server.post("/v1/documents", {"documents": documents}, KEY)
     with serving(own_index, keys=[KEY], filters={KEY: parse_filter("n = 1")}) as server:
-        assert server.delete("/v1/documents/b", KEY).status_code == 404
+        assert server.delete("/v1/documents/d2", KEY).status_code == 404
         deleted = server.delete("/v1/documents?where=n >= 0", KEY).json()["data"]
-        assert [each["id"] for each in deleted] == ["a"]
-        assert server.get("/v1/passages/b", KEY).status_code == 404
-        assert server.post("/v1/search", {"query": "zorkmid"}, KEY).json()["data"] == []
+        assert [each["id"] for each in deleted] == ["d1"]
+        assert server.get("/v1/passages/d2", KEY).status_code == 404
+        assert found(server, KEY, query="zorkmid") == set()
     with serving(own_index, keys=[KEY]) as server:
-        assert found(server, KEY, query="zorkmid") == {"b"}
+        assert found(server, KEY, query="zorkmid") == {"d2"}
 
 
 def test_the_filter_of_the_configuration_applies_to_every_key(index):

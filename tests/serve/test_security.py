@@ -3,7 +3,6 @@
 import hmac
 import logging
 import re
-import time
 from contextlib import nullcontext
 
 import pytest
@@ -282,16 +281,6 @@ def test_a_passage_is_only_text_on_its_page():
     assert "<script" not in page.text
     assert "<img" not in page.text
     assert "&lt;script&gt;" in page.text
-
-
-def test_a_clock_that_jumps_changes_nothing(sample_index, monkeypatch):
-    with serving(sample_index) as server:
-        now = time.time
-        monkeypatch.setattr(time, "time", lambda: now() - 10**9)
-        first = server.answered()
-        monkeypatch.setattr(time, "time", lambda: now() + 10**9)
-        second = server.answered()
-    assert first["choices"][0]["message"]["content"] == second["choices"][0]["message"]["content"]
 
 
 def test_the_viewer_is_served_with_its_types_and_without_a_key(monkeypatch):

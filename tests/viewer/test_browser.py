@@ -88,10 +88,8 @@ def test_offsets_of_citations_count_characters_not_utf16_units(show):
 
 def test_the_timeline_is_walked_with_the_keyboard_and_filtered(show):
     page = show(traces.dragin())
-    rows, detail = (
-        page.get_by_role("listbox", name="Events"),
-        page.get_by_role("group", name="Details of the event"),
-    )
+    rows = page.get_by_role("listbox", name="Events")
+    detail = page.get_by_role("group", name="Details of the event")
     rows.focus()
     page.keyboard.press("End")
     expect(rows.locator(".selected .kind")).to_have_text("answer")
@@ -115,16 +113,11 @@ def test_dragin_shows_the_word_above_the_threshold_and_the_words_of_the_query(sh
     page.keyboard.press("ArrowLeft")
     expect(draft.locator(".readout")).to_contain_text('" of"')
     expect(draft.locator(".query")).to_contain_text("seat Androscoggin Bank Colisée seating capacity")
+    (decision,) = (event for event in traces.dragin() if getattr(event, "query_words", ()))
     words = draft.locator(".attention-bars li")
-    expect(words).to_have_text([f"{word}{value}" for word, value in attentions().items()])
+    expect(words).to_have_text([f"{word.text}{word.attention:.3f}" for word in decision.query_words])
     words.get_by_text("capacity").hover()
     expect(draft.locator(".token.linked")).to_have_text(" capacity")
-
-
-def attentions():
-    """Return the words of the query with their attention, as the page shows it."""
-    (decision,) = (event for event in traces.dragin() if getattr(event, "query_words", ()))
-    return {word.text: f"{word.attention:.3f}" for word in decision.query_words}
 
 
 def test_selfrag_shows_candidates_by_score_with_their_distributions(show):

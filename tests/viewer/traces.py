@@ -41,18 +41,9 @@ def airrag() -> tuple[trace.AnyEvent, ...]:
 
 def asked(question: str) -> trace.Trace:
     """Return the beginning of a trace."""
-    started = trace.Trace()
-    started.add(
-        trace.Asked,
-        question_id="q",
-        text=question,
-        method="Single()",
-        title="single",
-        models={"answer": "scripted"},
-        retriever="bm25",
-        seed=0,
-        started_at="2026-11-01T00:00:00+00:00",
-    )
+    started, about = trace.Trace(), {"method": "Single()", "title": "single", "retriever": "bm25", "seed": 0}
+    about |= {"models": {"answer": "scripted"}, "started_at": "2026-11-01T00:00:00+00:00"}
+    started.add(trace.Asked, question_id="q", text=question, **about)
     return started
 
 
@@ -82,19 +73,11 @@ def harmful() -> tuple[trace.AnyEvent, ...]:
     passage = Passage(HARMFUL, HARMFUL, HARMFUL, HARMFUL)
     events = asked(HARMFUL)
     events.add(trace.Searched, query=HARMFUL, k=1, hits=(Hit(passage, 1.5, 1),))
-    events.decide(
-        "retrieve",
-        "search",
-        HARMFUL,
-        signal=HARMFUL,
-        threshold=0.5,
-        query=HARMFUL,
-        words=(trace.WordSignal(HARMFUL, 1.0, True),),
-        numbers={HARMFUL: 1.0},
-    )
-    events.expand(
-        "0.1", HARMFUL, HARMFUL, passage=Hit(passage, 1.0, 1), distributions={HARMFUL: {HARMFUL: 0.5}}
-    )
+    words, numbers = (trace.WordSignal(HARMFUL, 1.0, True),), {HARMFUL: 1.0}
+    signal = {"signal": HARMFUL, "threshold": 0.5, "query": HARMFUL}
+    events.decide("retrieve", "search", HARMFUL, **signal, words=words, numbers=numbers)
+    shares = {HARMFUL: {HARMFUL: 0.5}}
+    events.expand("0.1", HARMFUL, HARMFUL, passage=Hit(passage, 1.0, 1), distributions=shares)
     events.add(trace.Noted, name="retry", text=HARMFUL, place=HARMFUL)
     answer = Answer(HARMFUL, HARMFUL[:9], (Citation(1, passage, 0, len(HARMFUL)),))
     events.add(trace.Answered, answer=answer, usage=Usage())
@@ -110,20 +93,11 @@ def long_trace(num_events: int = 10_000) -> tuple[trace.AnyEvent, ...]:
     tokens = tuple(trace.TracedToken(f" {word}", -0.5, 1.0) for word in words)
     signals = tuple(trace.WordSignal(word, index / 30, index > 27) for index, word in enumerate(words))
     halves = {"support": {"[Fully supported]": 0.7, "[No support / Contradictory]": 0.3}}
+    call = {"role": "answer", "prompt": "A prompt of some length. " * 20, "tokens": tokens, "finish": "stop"}
+    call |= {"text": "".join(token.text for token in tokens), "seconds": 0.001}
+    counts = {"prompt_tokens": 100, "generated_tokens": 30, "reused_tokens": 50}
     for index in range((num_events - 2) // 5):
-        events.add(
-            trace.Generated,
-            seconds=0.001,
-            role="answer",
-            key=("sentence", index),
-            prompt="A prompt of some length. " * 20,
-            text="".join(token.text for token in tokens),
-            finish="stop",
-            tokens=tokens,
-            prompt_tokens=100,
-            generated_tokens=30,
-            reused_tokens=50,
-        )
+        events.add(trace.Generated, key=("sentence", index), **call, **counts)
         events.decide(
             "retrieve", "search", "a word is above", signal="s", threshold=0.9, words=signals, query="w"
         )
