@@ -46,7 +46,10 @@ def found(server, key, query="Bergman", **fields):
 
 
 def listed(server, key):
-    return [each["id"] for each in server.get("/v1/documents", key).json()["data"]]
+    """The ids of the documents on two pages."""
+    first = server.get("/v1/documents?limit=2", key).json()["data"]
+    rest = server.get(f"/v1/documents?after={first[-1]['id']}", key).json()["data"]
+    return [each["id"] for each in (*first, *rest)]
 
 
 def test_a_search_is_filtered_by_the_request_and_by_the_key(server):
