@@ -109,6 +109,14 @@ def test_the_trace_of_an_answer_names_the_method_and_the_parameters_of_the_reque
     assert (last.type, finish) == ("answer", "length" if "max_tokens" in fields else "stop")
 
 
+def test_the_seed_of_a_request_decides_its_randomness(sample_index):
+    with serving(sample_index, ScriptedModel(), method="airrag_lite") as server:
+        one, same, other = (
+            server.answered(model="", seed=seed, temperature=1.5)["choices"] for seed in (1, 1, 2)
+        )
+    assert one == same != other
+
+
 def test_many_questions_at_once_have_the_answer_of_one(served):
     with ThreadPoolExecutor(20) as pool:
         answers = pool.map(lambda _: served.answered()["choices"][0]["message"]["content"], range(20))

@@ -3,6 +3,7 @@
 import hmac
 import logging
 import re
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -291,3 +292,10 @@ def test_the_viewer_is_served_with_its_types_and_without_a_key(monkeypatch):
         assert (page.headers["content-type"], page.content) == files["/"]
         assert script.headers["content-type"].startswith("text/javascript")
         assert server.get("/viewer/b.js").status_code == 404
+
+
+def test_a_clock_that_jumps_changes_nothing(served, monkeypatch):
+    now = time.time
+    for jump in (-(10**9), 10**9):
+        monkeypatch.setattr(time, "time", lambda jump=jump: now() + jump)
+        assert served.answered()["choices"][0]["message"]["content"].startswith(ANSWER.strip()[:20])
