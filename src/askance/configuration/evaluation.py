@@ -74,7 +74,7 @@ def _with_dataset(file: str) -> str:
 
     The hint is an empty string if `file` does not look like the name of a file with questions.
     """
-    kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
+    kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
     kind = kinds.get(Path(file).suffix.lower())
     if kind is None:
         return ""
