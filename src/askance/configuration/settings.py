@@ -28,7 +28,7 @@ from askance.configuration.catalogue import (
     METHODS,
     PORT_OF_SETTING,
 )
-from askance.configuration.methods import choose_method, make_method
+from askance.configuration.methods import choose_method, make_method, notes_on
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter
@@ -343,8 +343,6 @@ class EngineConfig:
         method, why = choose_method(
             method, self.make, models, retriever, encoder, is_named=self.method is not None
         )
-        if why:
-            note("method", why)
         return self.engine(method, models, retriever, encoder, why)
 
     def engine(
@@ -357,7 +355,10 @@ class EngineConfig:
     ) -> "Engine":
         """Make an engine from loaded parts. The traces of the engine record this configuration.
 
+        A note says why this method answers, and what speaks against it (see `notes_on`).
+
         Raises:
+            PromptsError: A text that a prompts file changes would be in no prompt.
             MissingExtra: `abstain_below` is set, and the extra for the cross-encoder is not installed.
             MissingAbility: `abstain_below` or `strict` is set, and the method searches nothing.
         """
@@ -369,6 +370,10 @@ class EngineConfig:
             )
         from askance.ask import Engine
 
+        with about("prompts"):
+            why = " ".join(filter(None, dict.fromkeys([why, *notes_on(method, models, self.answer_spec)])))
+        if why:
+            note("method", why)
         return Engine(
             method,
             models,
