@@ -75,8 +75,8 @@ def open_prompts(
     """
     if isinstance(name, str) and name in TEMPLATES[kind]:
         path = Path(__file__).parent / "prompt_sets" / f"{name}.toml"
-        template: W = _BUILT_IN.get((kind, name)) or dataclasses.replace(_read(path, kind), name=name, places={})
-        return template
+        built_in: W | None = _BUILT_IN.get((kind, name))
+        return built_in or dataclasses.replace(_read(path, kind), name=name, places={})
     extension = find_extension("prompts", name) if isinstance(name, str) else None
     if extension is not None:
         if not isinstance(extension.target, kind):

@@ -24,7 +24,6 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
-    INDEX_RETRIEVERS,
     METHODS,
     PORT_OF_SETTING,
 )
@@ -136,8 +135,9 @@ class EngineConfig:
 
     Attributes:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
-        retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without --index,
-            what to search: a plug-in's name, or module:Class?option=value.
+        retriever: How to search the index: bm25 (words; bm25?k1=0.9&b=0.4 sets the parameters), dense
+            (vectors) or hybrid (both). Without --index, what to search: a plug-in's name, or
+            module:Class?option=value.
         rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
             name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
             ?candidates=20&retriever_weight=0.5 to change how many, and how much the old order counts.
@@ -256,7 +256,7 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        if self.retriever not in INDEX_RETRIEVERS:
+        if build.index_row(self.retriever) is None:
             if isinstance(self.retriever, str):
                 build.find("retriever", parse_spec(self.retriever))
             if self.index is not None:
