@@ -284,7 +284,7 @@ def normalise_answer(text: str) -> str:
     keep typographic dashes and quotation marks (see `with_ascii_signs`), and so does this function. An answer
     that consists of articles and punctuation becomes an empty string.
 
-    In addition, characters count as what they are, whatever their form: composed characters, full-width
+    In addition, all forms of a character count as the same: composed characters, full-width
     letters, ligatures and the digits of all scripts. The punctuation of other languages, such as "。" and
     "¿", is removed, and so are soft hyphens and zero-width characters.
 

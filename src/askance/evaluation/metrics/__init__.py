@@ -53,7 +53,7 @@ class Metric:
 
     @property
     def compares_texts(self) -> bool:
-        """Whether the metric only compares a text with the gold answers."""
+        """True if the metric only compares a text with the gold answers."""
         return self.reads in ("short answer", "text") and not self.takes_example
 
     def score(self, example: Example, answer: Answer, events: "Sequence[AnyEvent]") -> float | None:
