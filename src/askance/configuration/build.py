@@ -14,6 +14,7 @@ from askance.configuration.catalogue import (
     DEFAULT_RETRIEVER,
     INDEX_RETRIEVERS,
     MODELS,
+    RETRIEVERS,
     TABLES,
     Kind,
 )
@@ -170,14 +171,15 @@ def open_retriever(
             return with_reranker(retriever, reranker)
     if not isinstance(kind, str):
         return kind
-    row = index_row(kind)
-    if row is None:
+    spec = parse_spec(kind)
+    if spec.name not in INDEX_RETRIEVERS:
         return cast(Retriever, _load("retriever", kind))
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
-    open_folder, path, options = resolve_name(row.target), Path(index), parse_spec(kind).options
+    row, path = cast(Kind, find("retriever", spec)), Path(index)
+    open_folder = resolve_name(row.target)
     if not row.encodes:
-        return cast(Retriever, open_folder(path, **options))
+        return cast(Retriever, open_folder(path, **spec.options))
     chosen = encoder or _encoder_of(path)
     with doing(f"opening the vectors of {path}"):
         return cast(Retriever, open_folder(path, chosen))
@@ -208,21 +210,9 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRe
     return RerankedRetriever(retriever, load_reranker(named), candidates, retriever_weight)
 
 
-def index_row(retriever: object) -> Kind | None:
-    """Return the row of a retriever that searches the index folder, or None for any other retriever.
-
-    Raises:
-        UnknownName: An option is unknown.
-    """
-    if not isinstance(retriever, str) or (spec := parse_spec(retriever)).name not in INDEX_RETRIEVERS:
-        return None
-    return cast(Kind, find("retriever", spec))
-
-
 def encodes(retriever: object) -> bool:
     """Return whether a retriever searches an index with a query encoder."""
-    row = index_row(retriever)
-    return row is not None and row.encodes
+    return retriever in INDEX_RETRIEVERS and RETRIEVERS[str(retriever)].encodes
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:

@@ -24,6 +24,7 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
+    INDEX_RETRIEVERS,
     METHODS,
     PORT_OF_SETTING,
 )
@@ -256,7 +257,7 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        if build.index_row(self.retriever) is None:
+        if str(self.retriever).partition("?")[0] not in INDEX_RETRIEVERS:
             if isinstance(self.retriever, str):
                 build.find("retriever", parse_spec(self.retriever))
             if self.index is not None:

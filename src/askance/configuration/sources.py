@@ -20,8 +20,8 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.configuration.build import encodes, index_row
-from askance.configuration.catalogue import DEFAULT_METHOD
+from askance.configuration.build import encodes
+from askance.configuration.catalogue import DEFAULT_METHOD, INDEX_RETRIEVERS
 from askance.configuration.methods import class_of, prompts_class
 from askance.configuration.settings import (
     ALIASES,
@@ -270,9 +270,10 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
     before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
-    if now.get("retriever") is not None and index_row(now["retriever"]) is None:
+    old, new = (str(layer.get("retriever")).partition("?")[0] for layer in (before, now))
+    if now.get("retriever") is not None and new not in INDEX_RETRIEVERS:
         yield "index"
-    if now.get("index") is not None and index_row(before.get("retriever")) is None:
+    if now.get("index") is not None and old not in INDEX_RETRIEVERS:
         yield "retriever"
     if not now.keys().isdisjoint(SELECTIONS):
         yield from SELECTIONS
