@@ -54,7 +54,7 @@ def test_a_run_is_summarised(evaluate):
             "metric mean 95 % interval questions",
             "exact_match 0.333 0.000 to 1.000 3",
         ],
-        ["1 of 3 questions of jsonl failed, and count as answered wrongly", "run: run"],
+        ["run: run", "1 of 3 questions of jsonl failed, and count as answered wrongly"],
     )
     assert "per question: 0.00 searches · " in out
     assert "failed: rome: ModelFailure: answer model scripted, answer: ValueError: Rome is flooded" in err
@@ -92,7 +92,7 @@ def test_a_question_beyond_its_budget_has_failed(evaluate):
     )
 
 
-def test_the_precision_is_shown_and_the_cache_saves_computing(evaluate, run, llama_folder, tmp_path):
+def test_the_precision_is_shown_and_the_cache_changes_no_cost(evaluate, run, llama_folder, tmp_path):
     spec = f"hf:{llama_folder}?device=cpu&dtype=bfloat16"
     cached = "--prompts plain --set max_tokens=5 --limit 1 --cache cache.sqlite"
     told = f"{llama_folder} (bfloat16)"
@@ -103,8 +103,10 @@ def test_the_precision_is_shown_and_the_cache_saves_computing(evaluate, run, lla
     assert told in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
     shown = [json.loads(evaluate(f"{cached} --json", f"'{spec}'", out)[1]) for out in ("run", "other")]
     first, second = (each["costs"] for each in shown)
-    assert first["tokens_computed"] > first["tokens_generated"]
-    assert second["tokens_computed"] == second["tokens_generated"] == first["tokens_generated"]
+    assert first["tokens"] > first["tokens_generated"] > 0
+    assert {name: (first[name], second[name]) for name in ("calls", "tokens", "tokens_generated")} == {
+        name: 2 * (first[name],) for name in ("calls", "tokens", "tokens_generated")
+    }
     code, _, err = evaluate("--cache cache.sqlite", out="new")
     assert (code, "the results of 'scripted' can't be cached" in err) == (2, True)
     assert not (tmp_path / "new").exists()
@@ -122,7 +124,7 @@ def test_a_grid_from_a_file(run, evaluate, tmp_path):
     path.write_text(f'{GRID}[methods.short]\nmethod = "closed_book"\nset = {{ max_tokens = 9 }}\n')
     code, out, _ = run("grid", path, "--out", "out")
     head, *lines = flat(out)
-    assert (code, head) == (0, "run method asked score (95 %) searches tokens s")
+    assert (code, head) == (0, "run method asked score (95 %) searches calls tokens")
     for line, name in zip(lines, ("closed_book", "short"), strict=False):
         assert line.startswith(f"rivers/fake/{name} closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
     code, _, err = run("grid", path, "--out", "out", "--max-failures", 0)

@@ -77,7 +77,7 @@ def test_compare_shows_tables_per_dataset(run, runs):
         ("a b --base b", "run minus dragin"),
         ("a b --base dragin", "run minus dragin"),
         ("a --price prompt=1 --price generated=10 --price currency=EUR", "EUR per"),
-        ("a --price prompt=1 --price generated=10", "single 1.00 110 10 0 1.00 1.00 0.20"),
+        ("a --price prompt=1 --price generated=10", "single 1.00 – 110 10 1.00 1.00 0.20"),
         ("c d --common", "flare is unfinished: 1 of 3 questions."),
         ("c d --common", "index content: c0ffee, plain (single); none (flare)"),
         ("a b --markdown --questions 4", "## jsonl:bridges.jsonl, 4 questions  **Results**  | run | f1 |"),

@@ -136,8 +136,7 @@ class Engine:
         except BaseException as error:
             if not any(isinstance(event, Failed) for event in trace.events):
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
-                message, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
-                trace.add(Failed, error=type(error).__name__, message=message, place=place)
+                trace.fail(error, name_of(type(self.method)), "interrupted" if is_stopped else "")
             raise
         else:
             usage = trace.usage()

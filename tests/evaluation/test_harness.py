@@ -75,7 +75,14 @@ def run(experiment, folder, model, *, progress=lambda status: None, in_flight=No
 def content(folder):
     """Return the contents of a run without times and paths."""
     return [
-        replace(record, usage=replace(record.usage, seconds=0), trace_at=0, trace_bytes=0, trace_checksum="")
+        replace(
+            record,
+            usage=replace(record.usage, seconds=0),
+            trace_at=0,
+            trace_bytes=0,
+            trace_checksum="",
+            run_seconds=0,
+        )
         for record in read_run(folder).records
     ]
 
@@ -197,17 +204,17 @@ def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
     status = RunStatus.of(10, ("f1", "yes_no_accuracy"), before)
     assert (status.num_finished, status.num_failures, status.metrics["f1"].mean) == (2, 1, 0.5)
     assert (status.metrics["f1"].count, status.metrics["yes_no_accuracy"].count) == (2, 0)
-    assert (status.tokens_computed, status.seconds_left) == (0, None)
+    assert (status.tokens_generated, status.seconds_left) == (0, None)
     monkeypatch.setattr(time, "perf_counter", lambda: status.began + 6)
     status.add(
         record(
             3,
             {"f1": 0.5, "yes_no_accuracy": None},
-            usage=Usage(prompt_tokens=90, reused_tokens=30, generated_tokens=10),
+            usage=Usage(prompt_tokens=90, generated_tokens=12),
         )
     )
-    assert (status.tokens_computed, status.seconds_left) == (70, near(7 * 6))
-    assert status.tokens_per_second == near(70 / 6)
+    assert (status.tokens_generated, status.seconds_left) == (12, near(7 * 6))
+    assert status.tokens_per_second == near(2)
     assert status.first_failure == "q2: ModelFailure: gone"
 
 

@@ -20,8 +20,8 @@ from tests.tolerances import near
 
 def test_a_run_in_numbers():
     usages = [
-        Usage(prompt_tokens=100, generated_tokens=10, reused_tokens=40, searches=1, seconds=1.0),
-        Usage(prompt_tokens=300, generated_tokens=30, reused_tokens=0, searches=2, seconds=2.0),
+        Usage(prompt_tokens=100, generated_tokens=10, reused_tokens=40, searches=1, calls=2, seconds=1.0),
+        Usage(prompt_tokens=300, generated_tokens=30, reused_tokens=0, searches=2, calls=4, seconds=2.0),
         Usage(prompt_tokens=20, generated_tokens=0, reused_tokens=20, searches=0, seconds=6.0),
     ]
     records = [
@@ -33,8 +33,8 @@ def test_a_run_in_numbers():
     of_f1, costs = found.metrics["f1"], found.costs
     assert found.metrics["exact_match"].mean == near(1 / 3)
     assert (of_f1.mean, of_f1.low, of_f1.high, of_f1.num_questions) == (near(0.5), 0.0, 1.0, 3)
-    assert (costs.searches, costs.tokens_reused, costs.median_seconds) == (1, 20, 2.0)
-    assert (costs.tokens_computed, costs.tokens_generated) == near(((70 + 330 + 0) / 3, 40 / 3))
+    assert (costs.searches, costs.calls, costs.median_seconds) == (1, 2, 2.0)
+    assert (costs.tokens, costs.tokens_generated) == near(((110 + 330 + 20) / 3, 40 / 3))
     assert (costs.p95_seconds, found.share_answered) == near((2 + 0.9 * 4, 1 / 3))
     assert (found.num_questions, found.num_finished, found.failures, found.selective) == (3, 3, 1, None)
     assert json.loads(json.dumps(dataclasses.asdict(found)))["main_metric"] == "f1"

@@ -52,8 +52,8 @@ def compare(
         all_pairs: Compare every two runs with each other.
         metric: A metric to compare by; the option may be repeated. By default, the main metrics are used.
         common: Compare only the questions that all runs have finished.
-        price: A price as NAME=PRICE; repeat the option for prompt, generated and reused (per million tokens),
-            search, and currency.
+        price: A price as NAME=PRICE; repeat the option for prompt and generated (per million tokens), search,
+            and currency.
         questions: Show the N questions that differ most, for each comparison.
         as_markdown: Print Markdown.
 
@@ -92,8 +92,8 @@ def report(
         all_pairs: Compare every two runs with each other.
         metric: A metric to compare by; the option may be repeated. By default, the main metrics are used.
         common: Compare only the questions that all runs have finished.
-        price: A price as NAME=PRICE; repeat the option for prompt, generated and reused (per million tokens),
-            search, and currency.
+        price: A price as NAME=PRICE; repeat the option for prompt and generated (per million tokens), search,
+            and currency.
         questions: Show the N questions that differ most, for each comparison.
 
     Examples:

@@ -20,7 +20,7 @@ from askance.configuration.catalogue import (
 )
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import BadIndex, InputError, MissingExtra, ModelSpecError, UnknownName, about
-from askance.core.extensions import Extension, find_with_place, known_names
+from askance.core.extensions import Extension, find_extension, find_with_place, known_names
 from askance.core.notes import doing
 from askance.core.ports import (
     Encoder,
@@ -286,6 +286,22 @@ def find(what: str, spec: Spec) -> Kind | Extension:
         if option not in kind.options:
             raise UnknownName(f"{what} option", option, kind.options, place=f"in {spec.full_name!r}")
     return kind
+
+
+def plugin_modules(what: str, part: Any) -> list[str]:
+    """Return the name of the module of a plug-in that a specification names, or of an object.
+
+    The result is empty for a part of askance, unless it wraps an object of another module.
+    """
+    if not isinstance(part, str):
+        return [type(part).__module__]
+    spec = parse_spec(part)
+    found = find(what, spec)
+    if not isinstance(found, Extension) and spec.name == "model":
+        return plugin_modules("model", spec.place)
+    if not isinstance(found, Extension) and spec.name == "langchain":
+        found = find_extension(f"{what}s", spec.place) or found
+    return [found.module] if isinstance(found, Extension) else []
 
 
 def _load(what: str, text: str) -> Any:

@@ -59,12 +59,14 @@ class Extension:
 
     Attributes:
         target: The class, function or object.
+        module: The name of the module that it was imported from.
         is_declared: True for what needs no `implements`: a part of askance, or a plug-in, which its package
             declares through an entry point.
         place: The part of a specification after the name of a plug-in and a colon.
     """
 
     target: Any
+    module: str
     is_declared: bool
     place: str = ""
 
@@ -196,9 +198,10 @@ def find_extension(kind: str, name: str) -> Extension | None:
                 f"{what} needs askance {dist.version}, and this is {VERSION}; install the laboratory of this "
                 f"version: {install_line(LAB)}"
             )
-        return Extension(_imported(points[0].value, what), is_declared=True)
+        spec = points[0].value
+        return Extension(_imported(spec, what), spec.partition(":")[0], is_declared=True)
     target = _imported(name, name, may_be_absent=True) if _SPEC.fullmatch(name) else None
-    return None if target is None else Extension(target, is_declared=False)
+    return None if target is None else Extension(target, name.partition(":")[0], is_declared=False)
 
 
 def names_code(kind: str, name: str) -> bool:

@@ -16,7 +16,7 @@ from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, PairScorer, Retriever, WrappedModel, WrappedRetriever
 from askance.core.token_ledger import Budget, TokenLedger
-from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
+from askance.core.trace import Attended, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
     Chat,
@@ -90,7 +90,7 @@ class Session:
             # A timeout inside the call may have another cause than the budget.
             is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
             reported = self.limit_reached("seconds", "and the time is up") if is_late else error
-            self.trace.add(Failed, error=type(reported).__name__, message=str(reported), place=place)
+            self.trace.fail(reported, place)
             if isinstance(error, AskanceError):
                 raise
             if is_late:

@@ -158,6 +158,7 @@ class ChatQuestion:
             ApiError: The question failed.
         """
         trace, outcome = Trace(), "cancelled"
+        trace.has_tracebacks = False
         try:
             yield trace
             outcome = "answered"

@@ -220,7 +220,9 @@ def _committed(event: trace.Committed, before: Before) -> RenderableType:
 
 
 def _failed(event: trace.Failed, _: Before) -> RenderableType:
-    return _labelled("error", Text(f"{event.place}: {event.message or event.error}", STRONG), STRONG)
+    told = f"{event.place}: {': '.join(filter(None, (event.error, event.message)))}"
+    lines = [Text(told, STRONG), *([Text(event.traceback, PROVISIONAL)] if event.traceback else [])]
+    return _labelled("error", Group(*lines), STRONG)
 
 
 _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {

@@ -19,7 +19,7 @@ from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
 
-USAGE = Usage(prompt_tokens=1200, generated_tokens=100, reused_tokens=200, searches=3, seconds=2.0)
+USAGE = Usage(prompt_tokens=1200, generated_tokens=100, searches=3, calls=4, seconds=2.0)
 
 
 def two_runs(common=False, second_asked=2, **choice):
@@ -53,7 +53,7 @@ def test_every_cell():
         "Other metrics": (("flare", "0.500"), ("single", "0.500")),
         # 1,200 tokens at 2 and 100 at 10 a million, a thousand times
         "Cost": tuple(
-            (name, "3.00", "1,100", "100", "200", "2.00", "2.00", "3.40") for name in ("flare", "single")
+            (name, "3.00", "4.0", "1,300", "100", "2.00", "2.00", "3.40") for name in ("flare", "single")
         ),
         "Difference in f1: run minus single": (
             ("flare", "+0.500", "0.000 to +1.000", "1.000", "1.000", "1", "0", "1"),

@@ -30,9 +30,9 @@ CONFIDENCE_NOTE = (
 
 _COSTS: Mapping[str, Callable[[Costs], str]] = {
     "searches": lambda costs: f"{costs.searches:.2f}",
-    "tokens computed": lambda costs: costs.computed_text,
+    "model calls": lambda costs: costs.calls_text,
+    "tokens": lambda costs: costs.tokens_text,
     "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
-    "reused": lambda costs: f"{costs.tokens_reused:,.0f}",
     "median s": lambda costs: f"{costs.median_seconds:.2f}",
     "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
 }
@@ -60,9 +60,9 @@ class ResultTable:
 def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
     """Return all tables of a comparison by heading, in the order in which they are shown."""
     return {
-        "Results": [results_table(found), *other_metrics_tables(found)],
+        "Results": [results_table(found), *seed_tables(found), *other_metrics_tables(found)],
         "Confidence": list(confidence_tables(found)),
-        "Cost": [cost_table(found)],
+        "Cost": [cost_table(found), *speed_tables(found)],
         "By kind and number of hops": list(part_tables(found)),
         "Differences between runs": list(difference_tables(found)),
         "Questions that differ most": list(question_tables(found)),
@@ -114,6 +114,21 @@ def results_table(found: Comparisons) -> ResultTable:
     return ResultTable("Results", headings, tuple(rows), note=note)
 
 
+def seed_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """Yield the table of the methods that have several seeds, if there are any."""
+    rows = [
+        (
+            each.name,
+            ", ".join(map(str, each.seeds)),
+            *(f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in each.means.values()),
+        )
+        for each in found.over_seeds
+    ]
+    if rows:
+        note = "Mean ± standard deviation over seeds. Runs of one method are not tested against each other."
+        yield ResultTable("Over seeds", ("method", "seeds", *map(label, found.metrics)), tuple(rows), 2, note)
+
+
 def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield a table of the metrics that were recorded but not compared, if there are any."""
     recorded = dict.fromkeys(metric for summary in found.summaries for metric in summary.metrics)
@@ -159,10 +174,30 @@ def cost_table(found: Comparisons) -> ResultTable:
     rows = [
         (name, *(cell(summary.costs) for cell in columns.values())) for name, summary in _summaries(found)
     ]
-    note = (
-        "Means, except for the seconds. Tokens computed: prompt tokens that were not reused, and generated."
-    )
+    note = "Means, except for the seconds. Tokens: prompt tokens, reused or not, and generated."
     return ResultTable("Cost", ("run", *columns), tuple(rows), note=note)
+
+
+def speed_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """Yield the table of the speeds of the whole runs, if any run has recorded its time."""
+    rows = [
+        (
+            name,
+            f"{speed.wall_seconds:,.1f}",
+            f"{speed.questions_per_second:.2f}",
+            f"{speed.generated_per_second:,.0f}",
+            speed.in_flight,
+        )
+        for name, summary in _summaries(found)
+        if (speed := summary.speed) is not None
+    ]
+    if rows:
+        headings = ("run", "wall s", "questions/s", "generated/s", "in flight")
+        note = (
+            "Wall time without the loading of models. With several questions in flight, the seconds from "
+            "question to answer include waiting for the others."
+        )
+        yield ResultTable("Speed", headings, tuple(rows), note=note)
 
 
 def searches_tables(group: RunGroup) -> Iterator[ResultTable]:

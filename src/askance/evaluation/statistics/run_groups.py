@@ -7,7 +7,7 @@ from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.spec import parse_method
-from askance.evaluation.run.record import Settings
+from askance.evaluation.run.record import CODE, Settings
 from askance.evaluation.run.recorded_run import RecordedRun
 
 _SHOWN_CHARACTERS = 60
@@ -86,6 +86,13 @@ class RunGroup:
             for parameter, value in parameters.items()
             if all(run.settings.parameters.get(parameter, value) == value for run in self.whole)
         }
+
+    def seeds_of(self, index: int) -> dict[int, int]:
+        """Return the runs that differ from the run at `index` in their seed alone, and that run, by seed."""
+        keys = [{**run.settings.identity, "seed": run.settings.reading} for run in self.whole]
+        same = [each for each, key in enumerate(keys) if key == keys[index]]
+        by_seed = {self.whole[each].settings.seed: each for each in same}
+        return by_seed if len(by_seed) == len(same) else {self.whole[index].settings.seed: index}
 
     def _differing(self, setting: str, settings_of_runs: Sequence[Mapping[str, str]]) -> DifferingSetting:
         names: dict[str, list[str]] = {}
@@ -216,10 +223,12 @@ def _shown_settings(settings: Settings) -> dict[str, str]:
     versions = {f"version of {package}": version for package, version in settings.versions.items()}
     return {
         **identity,
+        **{f"{CODE}{name}": source for name, source in settings.code.items()},
         "reading": settings.reading,
         "index": Path(settings.index).name,
         **versions,
         "machine": settings.machine,
+        "questions in flight": settings.in_flight,
     }
 
 

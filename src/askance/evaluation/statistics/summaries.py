@@ -30,27 +30,57 @@ class Costs:
     """The cost per question: means over the questions, except for the seconds.
 
     Attributes:
-        tokens_computed: The prompt tokens that were not cached, and the generated tokens, including discarded
-            ones.
+        calls: The model calls (see `Usage`); 0 for runs of versions that did not count them.
+        tokens: The prompt tokens, reused or not, and the generated tokens, including discarded ones. They do
+            not depend on what ran before.
         median_seconds: The median time from question to answer; a single stall would dominate a mean.
         p95_seconds: The 95th percentile of that time, interpolated between questions.
         price: The cost in the currency of the given prices; None without prices.
-        is_upper_bound: Whether `tokens_computed` is an upper bound, because some counts are not known.
+        is_upper_bound: Whether `tokens` is an upper bound, because some counts are not known.
     """
 
     searches: float
-    tokens_computed: float
+    calls: float
+    tokens: float
     tokens_generated: float
-    tokens_reused: float
     median_seconds: float
     p95_seconds: float
     price: float | None = None
     is_upper_bound: bool = False
 
     @property
-    def computed_text(self) -> str:
-        """The value of `tokens_computed` as text, which says whether it is an upper bound."""
-        return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"
+    def tokens_text(self) -> str:
+        """The value of `tokens` as text, which says whether it is an upper bound."""
+        return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens:,.0f}"
+
+    @property
+    def calls_text(self) -> str:
+        """The value of `calls` as text."""
+        return f"{self.calls:.1f}" if self.calls else "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """The speed of a run, which depends on the machine, on caches, and on the questions in flight.
+
+    Attributes:
+        wall_seconds: The time from the first question to the last answer, without the loading of models.
+        in_flight: The number of questions that were answered at the same time.
+    """
+
+    wall_seconds: float
+    questions_per_second: float
+    generated_per_second: float
+    in_flight: str
+
+
+def speed_of(run: RecordedRun) -> Speed | None:
+    """Return the speed of a whole run; None if it did not record its time."""
+    seconds = max((record.run_seconds for record in run.records), default=0.0)
+    if not seconds:
+        return None
+    num_generated = sum(record.usage.generated_tokens for record in run.records)
+    return Speed(seconds, len(run.records) / seconds, num_generated / seconds, run.settings.in_flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +114,7 @@ class RunSummary:
             Empty if all questions have the same kind or number of hops.
         reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
         selective: What the confidence of the answers is worth, by the main metric; None if they have none.
+        speed: The speed of the whole run; None if the run did not record its time.
     """
 
     folder: str
@@ -102,6 +133,7 @@ class RunSummary:
     by_hops: tuple[PartSummary, ...]
     reading: ReadingName = DEFAULT_READING
     selective: Selective | None = None
+    speed: Speed | None = None
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
@@ -136,6 +168,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         by_hops=_parts(records, main, attrgetter("hops")),
         reading=run.settings.reading,
         selective=selective_summary(records, main[0]) if main else None,
+        speed=speed_of(run),
     )
 
 
@@ -176,9 +209,9 @@ def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
     seconds = [usage.seconds for usage in usages]
     return Costs(
         searches=statistics.fmean(usage.searches for usage in usages),
-        tokens_computed=statistics.fmean(usage.computed_tokens for usage in usages),
+        calls=statistics.fmean(usage.calls for usage in usages),
+        tokens=statistics.fmean(usage.tokens for usage in usages),
         tokens_generated=statistics.fmean(usage.generated_tokens for usage in usages),
-        tokens_reused=statistics.fmean(usage.reused_tokens for usage in usages),
         median_seconds=statistics.median(seconds),
         p95_seconds=float(np.percentile(seconds, 95)),
         price=None if prices is None else statistics.fmean(cost(usage, prices) for usage in usages),
