@@ -102,6 +102,11 @@ def test_every_question_is_kept_and_a_failed_one_is_wrong(experiment, folder):
     assert (failed.text, failed.scores["f1"], failed.scores["yes_no_accuracy"]) == ("", 0.0, None)
     assert [record.is_failure for record in found.records] == [False, True, False, False, False]
     assert (found.trace(first)[0].question_id, found.trace(failed)[-1].type) == ("Bonn", "error")
+    assert [bool(each.traceback) for each in found.records] == [False, True, False, False, False]
+    assert failed.traceback == found.trace(failed)[-1].traceback
+    assert failed.traceback.startswith("Traceback (most recent call last):")
+    assert failed.traceback.endswith("\nValueError: Cairo is flooded")
+    assert "test_harness.py" in failed.traceback
     for each in found.records:
         last = found.trace(each)[-1]
         assert each.usage.seconds == (last.at_seconds if each.is_failure else last.usage.seconds)
@@ -155,6 +160,8 @@ def test_a_run_that_was_stopped_asks_only_what_is_left(experiment, tmp_path, fol
         model = Rivers()
         assert run(experiment, folder, model, in_flight=1).is_complete
         assert model.asked == left
+    seconds = [record.run_seconds for record in read_run(folder).records]
+    assert 0 < seconds[0] < seconds[1] < seconds[2] < seconds[3] < seconds[4]
     run(experiment, tmp_path / "undisturbed", Rivers())
     assert content(folder) == content(tmp_path / "undisturbed")
 

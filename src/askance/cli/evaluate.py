@@ -155,21 +155,16 @@ def _show(run: RecordedRun) -> None:
         values = confidence_values(summary.selective).items()
         shown = " · ".join(f"{name} {value}" for name, value in values if value != NONE)
         out.print(f"confidence: {shown}", soft_wrap=True, markup=False)
-    costs, speed = summary.costs, summary.speed
-    is_alone = speed is None or speed.in_flight == "1"
-    waiting = "" if is_alone else f", {speed.in_flight} in flight, waiting included"
+    costs, in_flight = summary.costs, run.settings.in_flight
+    waiting = "" if in_flight == "1" else f", {in_flight} in flight, waiting included"
     line = (
         f"per question: {costs.searches:.2f} searches · {costs.calls_text} model calls · {costs.tokens_text} "
         f"tokens ({costs.tokens_generated:,.0f} generated) · {costs.median_seconds:.2f} s (median; 95 % "
         f"within {costs.p95_seconds:.2f} s{waiting})"
     )
     out.print(line, soft_wrap=True)
-    if speed is not None:
-        line = (
-            f"the run: {speed.wall_seconds:,.1f} s · {speed.questions_per_second:.2f} questions/s · "
-            f"{speed.generated_per_second:,.0f} tokens generated/s"
-        )
-        out.print(line, soft_wrap=True)
+    speed = " · ".join(f"{value:,.2f} {name}" for name, value in summary.speed.items())
+    print_plain(out, f"whole run: {speed}")
     print_plain(out, f"run: {run.folder}", "dim")
     if summary.failures:
         number = "all" if _has_failed(run) else str(summary.failures)

@@ -11,8 +11,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from askance.configuration.catalogue import (
+    DATASETS,
     DEFAULT_RETRIEVER,
     INDEX_RETRIEVERS,
+    METRICS,
     MODELS,
     RETRIEVERS,
     TABLES,
@@ -20,7 +22,7 @@ from askance.configuration.catalogue import (
 )
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import BadIndex, InputError, MissingExtra, ModelSpecError, UnknownName, about
-from askance.core.extensions import Extension, find_extension, find_with_place, known_names
+from askance.core.extensions import Extension, find_with_place, known_names
 from askance.core.notes import doing
 from askance.core.ports import (
     Encoder,
@@ -288,20 +290,22 @@ def find(what: str, spec: Spec) -> Kind | Extension:
     return kind
 
 
-def plugin_modules(what: str, part: Any) -> list[str]:
-    """Return the name of the module of a plug-in that a specification names, or of an object.
+def plugin_module(what: str, part: Any) -> str:
+    """Return the name of the module of a plug-in or an object; empty for a part of askance or None.
 
-    The result is empty for a part of askance, unless it wraps an object of another module.
+    Args:
+        what: The name of the port, "dataset" or "metric".
+        part: The object, or a specification, in which a plug-in may follow ``langchain:`` or ``model:``.
     """
     if not isinstance(part, str):
-        return [type(part).__module__]
+        return "" if part is None else type(part).__module__
     spec = parse_spec(part)
-    found = find(what, spec)
-    if not isinstance(found, Extension) and spec.name == "model":
-        return plugin_modules("model", spec.place)
-    if not isinstance(found, Extension) and spec.name == "langchain":
-        found = find_extension(f"{what}s", spec.place) or found
-    return [found.module] if isinstance(found, Extension) else []
+    if spec.name in ("langchain", "model"):
+        return plugin_module("model" if spec.name == "model" else what, spec.place)
+    name = spec.full_name.partition("@")[0] if what == "metric" else spec.full_name
+    table: Mapping[str, Any] = {"dataset": DATASETS, "metric": METRICS, **TABLES}[what]
+    found = None if name.partition(":")[0] in table else find_with_place(f"{what}s", name)
+    return "" if found is None else found.module
 
 
 def _load(what: str, text: str) -> Any:

@@ -135,15 +135,6 @@ def _find_metric(name: str) -> tuple[Metric, dict[str, Any]]:
     return metric, {}
 
 
-def plugin_modules_of(dataset: str, metrics: Sequence[str]) -> list[str]:
-    """Return the names of the modules of plug-ins that read a dataset and score answers."""
-    spec = parse_spec(dataset)
-    found = [] if spec.name in DATASETS else [find_with_place("datasets", spec.full_name)]
-    stems = (name.partition("@")[0] for name in metrics)
-    found += [find_extension("metrics", stem) for stem in stems if stem not in METRICS]
-    return [extension.module for extension in found if extension is not None]
-
-
 def _metric_extension(name: str) -> Metric | None:
     """Return the metric that a plug-in or ``module:function`` defines, or None if there is no such plug-in.
 

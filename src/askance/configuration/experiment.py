@@ -9,9 +9,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
-from askance.configuration.build import plugin_modules
+from askance.configuration.build import plugin_module
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
-from askance.configuration.evaluation import open_metrics, plugin_modules_of, read_dataset
+from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import choose_method, class_of, prompts_class
 from askance.configuration.settings import (
     SELECTIONS,
@@ -141,13 +141,12 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
 
 
 def _modules(experiment: Experiment, method: Any) -> Iterator[str]:
-    """Yield the names of the modules that answers and scores depend on, apart from those of libraries."""
-    parts = {"encoder": experiment.encoder, "retriever": experiment.retriever, "reranker": experiment.rerank}
-    named = [*parts.items(), *(("model", model) for model in experiment.models.values())]
-    for what, part in named:
-        if part is not None:
-            yield from plugin_modules(what, part)
-    yield from plugin_modules_of(experiment.dataset, experiment.metrics)
+    """Yield the names of the modules of the objects and plug-ins that answers and scores depend on."""
+    for what in ("encoder", "retriever", "dataset"):
+        yield plugin_module(what, getattr(experiment, what))
+    yield plugin_module("reranker", experiment.rerank)
+    yield from (plugin_module("model", model) for model in experiment.models.values())
+    yield from (plugin_module("metric", metric) for metric in experiment.metrics)
     yield from _method_modules(method)
 
 

@@ -105,25 +105,16 @@ class Grid:
         for key in table:
             if key not in known:
                 raise UnknownName("key", key, known, place=f"{place} of {self.place}")
-        if _SEEDS in table:
-            self._check_seeds(table, place)
+        seeds = table.get(_SEEDS, [0])
+        is_list = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+        if not is_list or not seeds or len(set(seeds)) < len(seeds) or {"seed", _SEEDS} <= table.keys():
+            raise GridError(
+                f"{self.place}: seeds={seeds!r} {place}: write different whole numbers from 0, such as "
+                "seeds = [0, 1, 2], and no seed beside them."
+            )
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
             raise GridError(f"{self.place} lacks {needed!r} {place}: add it.")
-
-    def _check_seeds(self, table: Table, place: str) -> None:
-        seeds, problem = table[_SEEDS], ""
-        if not isinstance(seeds, list) or not seeds:
-            problem = "no list of numbers"
-        for seed in seeds if not problem else ():
-            if type(seed) is not int or seed < 0:
-                problem = f"{seed!r} is no whole number from 0"
-            elif seeds.count(seed) > 1:
-                problem = f"{seed} is there twice"
-        if "seed" in table:
-            problem = problem or "seed is given, too"
-        if problem:
-            raise GridError(f"{self.place}: seeds={seeds!r} {place}: {problem}; write seeds = [0, 1, 2].")
 
     def _origin(self, *keys: str) -> str:
         """Return the file and the table at `keys`."""

@@ -331,7 +331,7 @@ class Trace:
         """Record an error, with its traceback unless it is an `AskanceError` or `message` explains it."""
         is_unknown = self.has_tracebacks and not message and not isinstance(error, AskanceError)
         lines = format_exception(error, limit=-_MOST_FRAMES) if is_unknown else ()
-        shown = "".join(lines)[-_MOST_CHARACTERS:].strip()
+        shown = "".join(lines).strip()[-_MOST_CHARACTERS:]
         name = type(error).__name__
         self.add(Failed, error=name, message=message or str(error), place=place, traceback=shown)
 

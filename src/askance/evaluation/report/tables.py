@@ -181,23 +181,17 @@ def cost_table(found: Comparisons) -> ResultTable:
 def speed_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield the table of the speeds of the whole runs, if any run has recorded its time."""
     rows = [
-        (
-            name,
-            f"{speed.wall_seconds:,.1f}",
-            f"{speed.questions_per_second:.2f}",
-            f"{speed.generated_per_second:,.0f}",
-            speed.in_flight,
-        )
+        (name, *(f"{value:,.2f}" for value in summary.speed.values()))
         for name, summary in _summaries(found)
-        if (speed := summary.speed) is not None
+        if summary.speed
     ]
     if rows:
-        headings = ("run", "wall s", "questions/s", "generated/s", "in flight")
+        headings = next(summary.speed for summary in found.summaries if summary.speed)
         note = (
             "Wall time without the loading of models. With several questions in flight, the seconds from "
             "question to answer include waiting for the others."
         )
-        yield ResultTable("Speed", headings, tuple(rows), note=note)
+        yield ResultTable("Speed", ("run", *headings), tuple(rows), note=note)
 
 
 def searches_tables(group: RunGroup) -> Iterator[ResultTable]:

@@ -47,9 +47,9 @@ def _revision() -> str:
 
 def _git(root: Path, *arguments: str) -> str:
     """Return what a git command prints. It takes no locks and asks nothing."""
-    command = ("git", "--no-optional-locks", "-C", str(root), *arguments)
-    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.check_output(command, text=True, timeout=_GIT_SECONDS, **quiet).strip()
+    command, null = ["git", "--no-optional-locks", "-C", str(root), *arguments], subprocess.DEVNULL
+    printed: bytes = subprocess.check_output(command, timeout=_GIT_SECONDS, stdin=null, stderr=null)
+    return printed.decode(errors="replace").strip()
 
 
 def code_of(modules: Iterable[str]) -> dict[str, str]:
@@ -58,7 +58,7 @@ def code_of(modules: Iterable[str]) -> dict[str, str]:
     Args:
         modules: The names of the imported modules that the plug-ins are in.
     """
-    packages = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
+    packages = {module.partition(".")[0] for module in modules if module} - sys.stdlib_module_names
     names = dict.fromkeys((_OWN, *sorted(packages)))
     return {name: source for name in names if (source := _source_hash(sys.modules[name]))}
 

@@ -153,7 +153,8 @@ class Settings:
             made the engine itself.
         in_flight: The number of questions that were answered at the same time.
         code: A hash of the source of askance and of each plug-in, by package or module. If the run continued
-            with other code, the number of questions finished before and the next hash follow.
+            with other code, the number of the first question with it and its hash follow, as in "1a2b, then
+            from question 4 on 3c4d", in the order in which questions were finished.
     """
 
     dataset: str
@@ -237,7 +238,7 @@ def continued(before: Settings, now: Settings, num_finished: int, *, is_finished
         machine=_then(before.machine, now.machine),
         in_flight=_then(before.in_flight, now.in_flight),
         versions=_all_then(before.versions, now.versions),
-        code=_all_then(before.code, now.code, f"after {num_finished} questions "),
+        code=_all_then(before.code, now.code, f"from question {num_finished + 1} on "),
     )
 
 

@@ -6,7 +6,7 @@ failure.
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -55,32 +55,21 @@ class Costs:
 
     @property
     def calls_text(self) -> str:
-        """The value of `calls` as text."""
-        return f"{self.calls:.1f}" if self.calls else "–"
+        """The value of `calls` as text, which is a dash if they were not counted."""
+        return "–" if self.tokens and not self.calls else f"{self.calls:.1f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """The speed of a run, which depends on the machine, on caches, and on the questions in flight.
+def speed_of(run: RecordedRun) -> dict[str, float]:
+    """Return the wall time of a whole run, without the loading of models, and its throughput, by heading.
 
-    Attributes:
-        wall_seconds: The time from the first question to the last answer, without the loading of models.
-        in_flight: The number of questions that were answered at the same time.
+    The result is empty if the run did not record its time.
     """
-
-    wall_seconds: float
-    questions_per_second: float
-    generated_per_second: float
-    in_flight: str
-
-
-def speed_of(run: RecordedRun) -> Speed | None:
-    """Return the speed of a whole run; None if it did not record its time."""
-    seconds = max((record.run_seconds for record in run.records), default=0.0)
+    seconds = max(record.run_seconds for record in run.records)
     if not seconds:
-        return None
+        return {}
     num_generated = sum(record.usage.generated_tokens for record in run.records)
-    return Speed(seconds, len(run.records) / seconds, num_generated / seconds, run.settings.in_flight)
+    speeds = seconds, len(run.records) / seconds, num_generated / seconds
+    return dict(zip(("wall s", "questions/s", "generated/s"), speeds, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,7 @@ class RunSummary:
             Empty if all questions have the same kind or number of hops.
         reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
         selective: What the confidence of the answers is worth, by the main metric; None if they have none.
-        speed: The speed of the whole run; None if the run did not record its time.
+        speed: The wall time and the throughput of the whole run (see `speed_of`).
     """
 
     folder: str
@@ -133,7 +122,7 @@ class RunSummary:
     by_hops: tuple[PartSummary, ...]
     reading: ReadingName = DEFAULT_READING
     selective: Selective | None = None
-    speed: Speed | None = None
+    speed: Mapping[str, float] = field(default_factory=dict)
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
