@@ -156,7 +156,7 @@ def _show(run: RecordedRun) -> None:
         shown = " · ".join(f"{name} {value}" for name, value in values if value != NONE)
         out.print(f"confidence: {shown}", soft_wrap=True, markup=False)
     costs, in_flight = summary.costs, run.settings.in_flight
-    waiting = "" if in_flight == "1" else f", {in_flight} in flight, waiting included"
+    waiting = f", {in_flight} in flight, waiting included" if in_flight not in ("", "1") else ""
     line = (
         f"per question: {costs.searches:.2f} searches · {costs.calls_text} model calls · {costs.tokens_text} "
         f"tokens ({costs.tokens_generated:,.0f} generated) · {costs.median_seconds:.2f} s (median; 95 % "

@@ -80,13 +80,17 @@ def test_seeds_and_speed_have_tables_of_their_own():
             [record(1, {"f1": score}, run_seconds=2.0), record(2, {"f1": 0.0}, run_seconds=4.0)],
             f"runs/{seed}",
             seed=seed,
+            in_flight="8",
         )
         for seed, score in enumerate((0.4, 1.0))
     ]
     (group,) = group_runs(runs)
     found = {table.title: table for table in tables_of(compare_group(group))}
+    assert group.differing == ()
     assert found["Over seeds"].rows == (("single", "0, 1", "0.350 ± 0.212"),)
-    assert found["Speed"].rows == tuple((f"single, seed={at}", "4.00", "0.50", "5.00") for at in range(2))
+    assert found["Speed"].rows == tuple(
+        (f"single, seed={at}", "4.00", "0.50", "5.00", "8") for at in range(2)
+    )
     narrowed = replace(group, runs=tuple(replace(run, records=run.records[:1]) for run in group.runs))
     assert compare_group(narrowed).summaries[0].speed["questions/s"] == 0.5
 

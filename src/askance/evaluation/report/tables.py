@@ -181,7 +181,7 @@ def cost_table(found: Comparisons) -> ResultTable:
 def speed_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield the table of the speeds of the whole runs, if any run has recorded its time."""
     rows = [
-        (name, *(f"{value:,.2f}" for value in summary.speed.values()))
+        (name, *(f"{value:,.2f}" for value in summary.speed.values()), summary.in_flight)
         for name, summary in _summaries(found)
         if summary.speed
     ]
@@ -191,7 +191,7 @@ def speed_tables(found: Comparisons) -> Iterator[ResultTable]:
             "Wall time without the loading of models. With several questions in flight, the seconds from "
             "question to answer include waiting for the others."
         )
-        yield ResultTable("Speed", ("run", *headings), tuple(rows), note=note)
+        yield ResultTable("Speed", ("run", *headings, "in flight"), tuple(rows), note=note)
 
 
 def searches_tables(group: RunGroup) -> Iterator[ResultTable]:

@@ -60,22 +60,21 @@ def code_of(modules: Iterable[str]) -> dict[str, str]:
     """
     packages = {module.partition(".")[0] for module in modules if module} - sys.stdlib_module_names
     names = dict.fromkeys((_OWN, *sorted(packages)))
-    return {name: source for name in names if (source := _source_hash(sys.modules[name]))}
+    return {name: source for name in names if (source := _source_hash(sys.modules.get(name)))}
 
 
 @cache
-def _source_hash(module: ModuleType) -> str:
+def _source_hash(module: ModuleType | None) -> str:
     """Return a hash of the source of a module, or of all modules of a package; empty if there is no file."""
-    file = getattr(module, "__file__", None)
-    files = {Path(file).name: Path(file)} if file else {}
+    file = Path(getattr(module, "__file__", None) or "")
+    files = {file.name: file}
     for folder in getattr(module, "__path__", ()):
-        paths = (path for path in Path(folder).rglob("*") if path.suffix in _SOURCES and path.is_file())
+        paths = (path for path in Path(folder).rglob("*") if path.suffix in _SOURCES)
         files |= {path.relative_to(folder).as_posix(): path for path in paths}
-    digest = blake2b(digest_size=8)
-    for name, path in sorted(files.items()):
-        content = path.read_bytes()
+    digest, contents = blake2b(digest_size=8), {n: p.read_bytes() for n, p in files.items() if p.is_file()}
+    for name, content in sorted(contents.items()):
         digest.update(f"{name} {len(content)}\n".encode() + content)
-    return digest.hexdigest() if files else ""
+    return digest.hexdigest() if contents else ""
 
 
 def machine_here() -> str:

@@ -236,7 +236,7 @@ def continued(before: Settings, now: Settings, num_finished: int, *, is_finished
         now,
         started_at=before.started_at,
         machine=_then(before.machine, now.machine),
-        in_flight=_then(before.in_flight, now.in_flight),
+        in_flight=_then(before.in_flight or "unknown", now.in_flight),
         versions=_all_then(before.versions, now.versions),
         code=_all_then(before.code, now.code, f"from question {num_finished + 1} on "),
     )

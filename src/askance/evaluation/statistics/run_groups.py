@@ -32,11 +32,11 @@ class DifferingSetting:
     def is_in_names(self) -> bool:
         """Return whether the names of the runs already show the setting.
 
-        They show a parameter if at most one of its values appears in no name.
+        They show a parameter if at most one of its values appears in no name, and the seed if all appear.
         """
         parameter = self.setting.removeprefix("parameter ")
         hidden = [names for _, names in self.values if not all(f"{parameter}=" in name for name in names)]
-        return parameter != self.setting and len(hidden) < 2
+        return len(hidden) < 2 if parameter != self.setting else self.setting == "seed" and not hidden
 
     @property
     def line(self) -> str:
@@ -89,7 +89,7 @@ class RunGroup:
 
     def seeds_of(self, index: int) -> dict[int, int]:
         """Return the runs that differ from the run at `index` in their seed alone, and that run, by seed."""
-        keys = [{**run.settings.identity, "seed": run.settings.reading} for run in self.whole]
+        keys = [{**run.settings.identity, "seed": "", "read by": run.settings.reading} for run in self.whole]
         same = [each for each, key in enumerate(keys) if key == keys[index]]
         by_seed = {self.whole[each].settings.seed: each for each in same}
         return by_seed if len(by_seed) == len(same) else {self.whole[index].settings.seed: index}

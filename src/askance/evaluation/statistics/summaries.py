@@ -104,6 +104,7 @@ class RunSummary:
         reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
         selective: What the confidence of the answers is worth, by the main metric; None if they have none.
         speed: The wall time and the throughput of the whole run (see `speed_of`).
+        in_flight: The number of questions that were answered at the same time.
     """
 
     folder: str
@@ -123,6 +124,7 @@ class RunSummary:
     reading: ReadingName = DEFAULT_READING
     selective: Selective | None = None
     speed: Mapping[str, float] = field(default_factory=dict)
+    in_flight: str = ""
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
@@ -158,6 +160,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         reading=run.settings.reading,
         selective=selective_summary(records, main[0]) if main else None,
         speed=speed_of(run),
+        in_flight=run.settings.in_flight,
     )
 
 
