@@ -2,7 +2,7 @@
 
 import pytest
 from tests.models.scripted_server import Fault, ScriptedServer
-from tests.models.served import CHAT, RAW, model_of, texts, write
+from tests.models.served import CHAT, model_of, texts, write
 from tests.models.test_local_prompt import changed
 
 from askance.core.errors import ParameterError
@@ -17,6 +17,11 @@ TEXT_PARTS = [{"type": "text", "text": ANSWER}]
 
 def delta(finish=None, logprobs=None, **fields):
     return {"choices": [{"index": 0, "delta": fields, "logprobs": logprobs, "finish_reason": finish}]}
+
+
+def usage_of(num_thoughts):
+    details = {"reasoning_tokens": num_thoughts}
+    return {"prompt_tokens": 5, "completion_tokens": 20, "completion_tokens_details": details}
 
 
 def chat_logprobs(*tokens):
@@ -94,7 +99,7 @@ def test_thoughts_have_no_signals(events):
     ("options", "requested", "thinking"),
     [
         ("server=litellm", 20, {}),
-        ("server=openai", 2068, {}),
+        ("server=openai", 20, {}),
         ("thoughts=tags&max_thoughts=50", 70, {}),
         ("thoughts=open&context=100", 31, {}),
         ("thoughts=tags&enable_thinking=0", 20, {"chat_template_kwargs": {"enable_thinking": False}}),
@@ -111,32 +116,35 @@ def test_thoughts_get_tokens_of_their_own(options, requested, thinking):
     } == thinking
 
 
-def test_a_model_that_turns_out_to_think_gets_more_tokens():
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ("server=litellm", [delta(reasoning_content="Hm. "), delta("length")]),
+        ("server=openai", [{**delta("length"), "usage": usage_of(20)}]),
+    ],
+)
+def test_a_model_that_turns_out_to_think_gets_more_tokens(options, first):
     notes = []
     with ScriptedServer() as server, noted(lambda *note: notes.append(note)):
-        model = model_of(server, "server=litellm&max_thoughts=500")
-        server.faults += [
-            Fault(events=[delta(reasoning_content="Hm. "), delta("length")]),
-            Fault(events=[delta(reasoning_content="Hm. "), delta(content=ANSWER), delta("stop")]),
-        ]
+        model = model_of(server, f"{options}&max_thoughts=500")
+        server.faults += [Fault(events=first), Fault(events=[delta(content=ANSWER), delta("stop")])]
         assert write(model, CHAT)[0].text == ANSWER
-        write(model, RAW) if "raw" in model.capabilities else write(model, CHAT)
-        assert [request.body["max_tokens"] for request in server.requests] == [20, 520, 520]
+        write(model, CHAT)
+        bodies = [request.body for request in server.requests]
+    limits = [body.get("max_tokens") or body["max_completion_tokens"] for body in bodies]
+    assert limits == [20, 520, 520]
     ((name, text),) = notes
     assert name == "thoughts"
     assert "500 tokens more from here on (?thoughts=tags" in text
 
 
-@pytest.mark.parametrize(
-    ("completion", "thought"), [({"completion_tokens": 9}, 0), ({"completion_tokens": 9, "r": 7}, 7)]
-)
-def test_thoughts_that_were_not_sent_count(completion, thought):
-    usage = {"prompt_tokens": 5, **completion}
-    usage["completion_tokens_details"] = {"reasoning_tokens": usage.pop("r", None)}
+@pytest.mark.parametrize(("reported", "counted"), [(None, 0), (7, 7), (-1, 0), (10**9, 0)])
+def test_thoughts_that_were_not_sent_count(reported, counted):
     with ScriptedServer() as server:
-        server.faults.append(Fault(events=[delta(content=ANSWER), {**delta("stop"), "usage": usage}]))
+        events = [delta(content=ANSWER), {**delta("stop"), "usage": usage_of(reported)}]
+        server.faults.append(Fault(events=events))
         (written,) = write(model_of(server, "chat=1"), CHAT)
-    assert written.thought_tokens == thought
+    assert written.thought_tokens == counted
 
 
 OPENING = "{% for m in messages %}{{ m.content }}|{% endfor %}"

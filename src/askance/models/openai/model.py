@@ -139,8 +139,9 @@ class OpenaiModel(TextTokens):
                     changes, "refused", f"refuses {refused}, which is left out from here on{suffix}"
                 )
             else:
-                has_only_thoughts = generation.thoughts and not generation.text.strip()
-                if not (thoughts.may_be_open and has_only_thoughts and generation.finish == "length"):
+                has_only_thoughts = generation.thought_tokens and not generation.text.strip()
+                is_new = self.options.thoughts in ("auto", "none") and isinstance(request.prompt, Chat)
+                if not (has_only_thoughts and is_new and generation.finish == "length"):
                     return generation
                 why = f"has a model that thinks, so it may write {self.options.max_thoughts:,} tokens more"
                 self._change_options(

@@ -89,7 +89,7 @@ _RUN_OPTIONS = {"server", "context", "in_flight", "timeout", "attempts"}
 _ENGINE = {"completions": "1", "top_logprobs": "20", "top_k": "1"}
 _CONTINUING = {**_ENGINE, "continuation": "final_message"}
 SERVERS: dict[str, dict[str, str]] = {
-    "openai": {"completion_tokens": "1", "thoughts": "tags"},
+    "openai": {"completion_tokens": "1", "thoughts": "none"},
     "vllm": {**_CONTINUING, "running_usage": "1", "tokenize": "vllm"},
     "ollama": {"continuation": "1", "top_logprobs": "20", "context": "4096"},
     "lmstudio": {"completions": "1", "top_k": "1", "neutral": "1"},

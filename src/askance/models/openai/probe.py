@@ -25,7 +25,7 @@ from askance.models.openai.server_info import (
 )
 
 _WHOLE = Sampling(512)
-_SEPARATING = {"ollama", "lmstudio", "llama.cpp"}
+_SEPARATING = {"ollama", "lmstudio"}
 """The kinds of servers that send thoughts separately, also those that the chat template opens."""
 _USER_OPTIONS = {"timeout", "attempts"}
 _MAX_SECONDS = 120.0
