@@ -79,7 +79,7 @@ class ReferenceModel(WrappedModel):
         ids = self._model._encoding.encode(prompt)
         written = await self._alone(lambda: self._written(ids, sampling.max_tokens))
         self.num_computed += len(ids) + len(written) - 1
-        writing = StopTracker(sampling, request.until, request.on_text)
+        writing = StopTracker(request)
         detokeniser = IncrementalDetokenizer(self._model._vocabulary, ids)
         for each in written:
             self._append(writing, detokeniser, each, request.want)
