@@ -22,6 +22,7 @@ def serve(
     api_key_env: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     waiting: Annotated[int, typer.Option(min=0, metavar="N")] = 32,
+    strict_parameters: bool = False,
     otel: OtelFlag = False,
 ) -> None:
     """Serve the engine over HTTP, with an API compatible with OpenAI's. The viewer is at /.
@@ -37,6 +38,8 @@ def serve(
         allow_host: A host name by which clients reach the server, for example through a proxy; may be
             repeated.
         waiting: The number of questions that may wait for their turn; further ones are refused (429).
+        strict_parameters: Refuse requests with fields that change nothing, such as a temperature that the
+            method fixes. By default, the response lists them under askance.ignored.
 
     Examples:
         askance serve --index sample-index
@@ -57,7 +60,9 @@ def serve(
     limits = Limits(in_flight=config.questions_in_flight, waiting=waiting)
     hosts = allowed_hosts(host, allow_host or ())
     with open_socket(host, port) as listening, recording(otel) as on_end:
-        app = create_app(config, keys, hosts=hosts, limits=limits, on_end=on_end)
+        app = create_app(
+            config, keys, hosts=hosts, limits=limits, on_end=on_end, strict_parameters=strict_parameters
+        )
         address, port = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         print_plain(out, f"askance serves http://{shown}:{port}")

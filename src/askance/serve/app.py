@@ -58,12 +58,15 @@ class Application:
     Args:
         config: The configuration of the engine. The models are loaded here.
         on_end: Receives the complete trace of every question (see `Engine`).
+        is_strict: Whether to refuse fields of requests that change nothing.
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
 
-    def __init__(self, config: EngineConfig, keys: Keys, limits: Limits, on_end: OnEnd) -> None:
+    def __init__(
+        self, config: EngineConfig, keys: Keys, limits: Limits, on_end: OnEnd, *, is_strict: bool
+    ) -> None:
         if config.index is None and keys.filters:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
@@ -72,7 +75,7 @@ class Application:
         self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(self.admission)
-        self._retriever = engine.retriever
+        self._retriever, self._is_strict = engine.retriever, is_strict
         self._viewer = viewer_files()
 
     async def chat_completions(self, request: Request, body: ChatRequest) -> Response:
@@ -91,7 +94,8 @@ class Application:
         """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
         known = sorted(defaults_of(type(self.engines.engine_for(name).method)))
-        parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
+        parameters, unused = read_parameters(body, known, name, is_strict=self._is_strict)
+        options = body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
         question, ignored = read_conversation(body.messages)
@@ -100,7 +104,7 @@ class Application:
         return ChatQuestion(
             engine=with_rewriter(engine),
             question=question,
-            ignored=ignored,
+            ignored=[*ignored, *unused],
             retriever=await self._retriever_for(owner, where),
             owner=owner,
             model=body.model or f"{PREFIX}{self.engines.default}",
@@ -212,6 +216,7 @@ def create_app(
     hosts: frozenset[str] | None = None,
     limits: Limits = Limits(),
     on_end: OnEnd = None,
+    strict_parameters: bool = False,
 ) -> Guard:
     """Load the engine and return the server as an ASGI application.
 
@@ -221,11 +226,13 @@ def create_app(
         hosts: The host names that requests may name; None accepts any (see `Guard`).
         limits: The limits of the server.
         on_end: Receives the complete trace of every question (see `Engine`).
+        strict_parameters: Whether to refuse fields of requests that change nothing. By default, the response
+            lists them under ``askance.ignored``.
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
-    application = Application(config, keys, limits, on_end)
+    application = Application(config, keys, limits, on_end, is_strict=strict_parameters)
     documents = DocumentRoutes(application.index)
     errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
     app = FastAPI(
