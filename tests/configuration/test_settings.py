@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
+from askance.configuration.server import ServerConfig
 from askance.configuration.settings import SETTINGS, EngineConfig, open_engine
 from askance.configuration.sources import read_config
 from askance.core.answers import Answer
@@ -67,6 +68,27 @@ def test_flags_win_then_the_environment_then_the_project_then_the_user(project, 
         "in_flight": (3, "askance.toml"),
     }
     assert (found.config.seed, found.config.budget) == (4, Budget(calls=9))
+
+
+def test_the_table_serve_has_the_same_sources_and_concerns_only_the_server(project, run, monkeypatch):
+    of_user = str(project("[serve]\nhost = '::1'\nwaiting = 2\nport = 1\n", project.user))
+    project("[serve]\nport = 2\nwaiting = 3\n")
+    monkeypatch.setenv("ASKANCE_SERVE__PORT", "4")
+    monkeypatch.setenv("ASKANCE_SERVE__API_KEY_ENV", "MY_KEY")
+    found = read_config({"strict_parameters": True}, kind=ServerConfig)
+    assert origins(found) == {
+        "serve.host": ("::1", of_user),
+        "serve.port": (4, "ASKANCE_SERVE__PORT"),
+        "serve.api_key_env": (("MY_KEY",), "ASKANCE_SERVE__API_KEY_ENV"),
+        "serve.waiting": (3, "askance.toml"),
+        "serve.strict_parameters": (True, "Python"),
+    }
+    assert (read_config().config, read_config().origins) == (EngineConfig(), {})
+    assert "serve.port" in run("config --json")[1]
+    project("[serve]\nhost = '0.0.0.0'\n")
+    told = "askance.toml: serve.host decides who reaches the server"
+    assert told in run("config", columns=300)[2]
+    assert run("config --trust-config")[0] == 0
 
 
 PROFILE = "method = 'dragin'\nset = { profile = 'paper' }"
@@ -154,6 +176,12 @@ ORIGINS = [
     ("", "ASKANCE_BUDGET__CALLS=x", "ASKANCE_BUDGET__CALLS: parameter calls='x' of the budget"),
     ("", "ASKANCE_SET=x", "ASKANCE_SET: parameters='x': input should be a valid dictionary"),
     ("", "ASKANCE_STRICT=perhaps", "ASKANCE_STRICT: strict='perhaps': "),
+    ("serve = 3", "", "askance.toml: serve=3: expected a table, such as [serve]"),
+    ("[serve]\nprot = 1", "", "unknown setting 'prot' of [serve] in askance.toml: did you mean 'port'"),
+    ("[serve]\nport = 99999", "", "askance.toml: port=99999: input should be less than or equal to 65535"),
+    ("[server]\nport = 1", "", "unknown setting 'server' in askance.toml: did you mean 'serve'"),
+    ("", "ASKANCE_SERVE__PORT=x", "ASKANCE_SERVE__PORT: port='x': input should be a valid integer"),
+    ("", "ASKANCE_PORT=1", "ASKANCE_SERVE__PORT"),
     (f"{SINGLE}set.passages = 'two'", "", "error: askance.toml: parameter passages='two' of method"),
     (f"{SINGLE}set.passages = -1", "", "error: askance.toml: parameter passages=-1 of method"),
     (f"{SINGLE}set.passage = 3", "", "error: askance.toml: unknown parameter 'passage' of method"),

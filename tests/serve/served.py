@@ -79,23 +79,13 @@ def bearer(key):
 
 @contextmanager
 def serving(
-    index=None,
-    model=None,
-    *,
-    keys=(),
-    filters=None,
-    hosts=None,
-    limits=Limits(in_flight=4),
-    strict_parameters=False,
-    **settings,
+    index=None, model=None, *, keys=(), filters=None, hosts=None, limits=Limits(in_flight=4), **settings
 ):
     """A server on a free port of loopback, which is stopped at the end of the block."""
     model = model or ScriptedModel(lambda prompt, key: ANSWER)
     config = EngineConfig(**{"method": "single", "models": {"answer": model}, "index": index, **settings})
     with_filters = {key: (filters or {}).get(key) for key in keys}
-    app = create_app(
-        config, Keys(with_filters), hosts=hosts, limits=limits, strict_parameters=strict_parameters
-    )
+    app = create_app(config, Keys(with_filters), hosts=hosts, limits=limits)
     listening = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = make_server(app, limits)

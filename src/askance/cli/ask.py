@@ -12,6 +12,7 @@ from rich.text import Text
 
 from askance.ask import Result, check_question
 from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, with_settings, write_out
+from askance.configuration.server import ServerConfig
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
@@ -179,7 +180,7 @@ def search(
         out.print("nothing found")
 
 
-@with_settings()
+@with_settings(kind=ServerConfig)
 def config(sourced: SourcedConfig, as_json: JsonFlag = False) -> None:
     """Show every setting with its origin: a default, askance.toml, the environment, or an option.
 
@@ -196,6 +197,6 @@ def config(sourced: SourcedConfig, as_json: JsonFlag = False) -> None:
         return
     table = plain_table(["setting", "value", "from"], ())
     for key, value, origin in rows:
-        cells = (key, "none" if value is None else str(value), origin)
+        cells = (key, "none" if value in (None, ()) else str(value), origin)
         table.add_row(*map(Text, map(printable, cells)), style="dim" if origin == DEFAULT else "")
     out.print(table)

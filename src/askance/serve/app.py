@@ -58,15 +58,12 @@ class Application:
     Args:
         config: The configuration of the engine. The models are loaded here.
         on_end: Receives the complete trace of every question (see `Engine`).
-        is_strict: Whether to refuse fields of requests that change nothing.
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
 
-    def __init__(
-        self, config: EngineConfig, keys: Keys, limits: Limits, on_end: OnEnd, *, is_strict: bool
-    ) -> None:
+    def __init__(self, config: EngineConfig, keys: Keys, limits: Limits, on_end: OnEnd) -> None:
         if config.index is None and keys.filters:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
@@ -75,7 +72,7 @@ class Application:
         self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(self.admission)
-        self._retriever, self._is_strict = engine.retriever, is_strict
+        self._retriever = engine.retriever
         self._viewer = viewer_files()
 
     async def chat_completions(self, request: Request, body: ChatRequest) -> Response:
@@ -94,7 +91,7 @@ class Application:
         """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
         known = sorted(defaults_of(type(self.engines.engine_for(name).method)))
-        parameters, unused = read_parameters(body, known, name, is_strict=self._is_strict)
+        parameters, unused = read_parameters(body, known, name, is_strict=self.limits.strict_parameters)
         options = body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
@@ -216,7 +213,6 @@ def create_app(
     hosts: frozenset[str] | None = None,
     limits: Limits = Limits(),
     on_end: OnEnd = None,
-    strict_parameters: bool = False,
 ) -> Guard:
     """Load the engine and return the server as an ASGI application.
 
@@ -226,13 +222,11 @@ def create_app(
         hosts: The host names that requests may name; None accepts any (see `Guard`).
         limits: The limits of the server.
         on_end: Receives the complete trace of every question (see `Engine`).
-        strict_parameters: Whether to refuse fields of requests that change nothing. By default, the response
-            lists them under ``askance.ignored``.
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
-    application = Application(config, keys, limits, on_end, is_strict=strict_parameters)
+    application = Application(config, keys, limits, on_end)
     documents = DocumentRoutes(application.index)
     errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
     app = FastAPI(

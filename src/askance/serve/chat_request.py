@@ -47,8 +47,8 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "tool_choice": (_NO_TOOLS, "none", "auto"),
     "function_call": (_NO_TOOLS, "none", "auto"),
 }
-"""Fields that ask for a response of another form, which the client would wait for in vain, each with the reason
-and the values, besides None, that ask for the form that the response has."""
+"""Fields that ask for a response of another form, which the client would wait for in vain, each with the
+reason and the values, besides None, that ask for the form that the response has."""
 _UNSAMPLED = {"temperature": 0, "top_p": 1}
 """The values that ask for no sampling, so that they describe every method."""
 
