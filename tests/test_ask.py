@@ -87,6 +87,7 @@ FOUR, SCRIPTED = ScriptedModel(name="four"), ScriptedModel()
 CONTINUING = (Dragin(), DraginPaper(), Flare(), FixedSentence(), FixedLength())
 REFUSED = [
     (ClosedBook(), Question("q", ""), {}, QuestionError, "the question is empty"),
+    (ClosedBook(), None, {}, QuestionError, "None is no question: give a text, or an askance.Question."),
     (ClosedBook(), Question("q", "  \n"), {}, QuestionError, "the question is empty"),
     (ClosedBook(), Question("q", "who \udcff?"), {}, QuestionError, "not valid Unicode"),
     (Single(), QUESTION, {"retriever": None}, MissingAbility, r"name an index.*closed_book"),

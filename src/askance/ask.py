@@ -114,7 +114,7 @@ class Engine:
             The answer with its usage and trace.
 
         Raises:
-            QuestionError: The question is empty or not valid Unicode.
+            QuestionError: The question is no text, empty, or not valid Unicode.
             FilterError, UnknownName: The filter can't be used. The question is not asked.
             ModelFailure, RetrieverFailure: A call failed. The trace names the call.
             ModelFailure: The cross-encoder that the confidence depends on failed.
@@ -122,6 +122,8 @@ class Engine:
             LimitReached: The question used up its budget. The trace contains the calls made until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
+        if not isinstance(question, Question):
+            raise QuestionError(f"{question!r} is no question: give a text, or an askance.Question.")
         check_question(question.text)
         trace = trace or Trace(listener)
         retriever = retriever or self.retriever

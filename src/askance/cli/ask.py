@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from askance.ask import Result, check_question
@@ -175,7 +176,8 @@ def search(
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
         score = f"{hit.score:.2f}" if config.retriever_spec == "bm25" else f"{hit.score:.4f}"
         out.print(head.append(f" {score}  {hit.passage.location}", style="dim"), soft_wrap=True)
-        out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
+        indented = Padding(Text(hit.passage.text), (0, 0, 0, 3), expand=False)
+        out.print(indented, soft_wrap=not out.is_terminal)
     if not hits:
         out.print("nothing found")
 

@@ -28,7 +28,7 @@ from askance.configuration.catalogue import (
     METHODS,
     PORT_OF_SETTING,
 )
-from askance.configuration.methods import choose_method, make_method
+from askance.configuration.methods import choose_method, class_of, make_method
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter
@@ -106,7 +106,9 @@ def _confidence(value: Any) -> Any:
 
 
 def _budget(value: Any) -> Any:
-    return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | Budget):
+        return value if isinstance(value, Budget) else Budget(**parse_parameters(Budget, value))
+    raise ValueError("expected a budget, such as Budget(tokens=100)")
 
 
 def _filter_text(value: Any) -> Any:
@@ -186,7 +188,7 @@ class EngineConfig:
         try:
             return handler(given)
         except ValidationError as error:
-            raise _flaw(cls, error) from None
+            raise _flaw(cls, error, getattr(given, "kwargs", None) or {}) from None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -460,12 +462,16 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
     return config.open()
 
 
-def _flaw(cls: type[Any], error: ValidationError) -> InputError:
+def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -> InputError:
     """Return the first problem of a validation as an error. Unknown settings come before other problems."""
     first = sorted(error.errors(include_url=False), key=lambda flaw: "unexpected" not in flaw["type"])[0]
     name = str(first["loc"][0])
     if "unexpected" in first["type"]:
-        return UnknownName("setting", name, [field.name for field in fields(cls)])
+        remedy, method = "", settings.get("method") or DEFAULT_METHOD
+        with suppress(InputError, TypeError):
+            if name in {parameter.name for parameter in fields(class_of(method))}:
+                remedy = f"write parameters={{{name!r}: {first['input']!r}}}."
+        return UnknownName("setting", name, [field.name for field in fields(cls)], remedy=remedy)
     message = first["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     value = first["input"]
     return InputError(f"{name}={value!r}: {message[0].lower()}{message[1:]}.")

@@ -5,9 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
+from askance.conversation import read_messages
 from askance.core.errors import UnknownName
 from askance.core.safe_text import whole_characters
-from askance.core.types import Demo, Question
+from askance.core.types import Question
 from askance.serve.citations import without_sources
 from askance.serve.errors import bad_request
 from askance.serve.limits import QUESTION_CHARACTERS
@@ -118,18 +119,15 @@ def read_conversation(messages: Sequence[Message]) -> tuple[Question, list[str]]
         ApiError: 400. A role or a kind of content is unsupported, the last message is not the user's, or the
             messages are too long. The message names the place.
     """
-    turns, ignored, asked, num_characters = list[Demo](), list[str](), "", 0
+    read, num_characters = list[tuple[str, str]](), 0
     for number, message in enumerate(messages):
-        place = f"messages[{number}]"
-        if message.role in ("system", "developer"):
-            why = "the methods of askance have prompts of their own, so a message of the role"
-            ignored.append(f"{place}: {why} {message.role} is not used")
-            continue
-        if message.role not in ("user", "assistant"):
-            is_tool = message.role in ("tool", "function")
+        place, role, text = f"messages[{number}]", message.role, ""
+        if role in ("user", "assistant"):
+            text = _text(message, place)
+        elif role not in ("system", "developer"):
+            is_tool = role in ("tool", "function")
             why = _NO_TOOLS if is_tool else "expected user, assistant, system or developer"
-            raise bad_request(f"{place}.role={message.role[:50]!r}: {why}.", f"{place}.role")
-        text = _text(message, place)
+            raise bad_request(f"{place}.role={role[:50]!r}: {why}.", f"{place}.role")
         num_characters += len(text)
         if num_characters > QUESTION_CHARACTERS:
             raise bad_request(
@@ -138,15 +136,12 @@ def read_conversation(messages: Sequence[Message]) -> tuple[Question, list[str]]
                 place,
                 "question_too_long",
             )
-        if message.role == "user":
-            asked = f"{asked}\n{text}".strip() if asked else text
-        elif asked:
-            turns.append(Demo(asked, without_sources(text)))
-            asked = ""
-    if not asked.strip():
+        read.append((role, without_sources(text) if role == "assistant" else text))
+    question, ignored = read_messages(read)
+    if not question.text.strip():
         place = f"messages[{len(messages) - 1}]"
         raise bad_request(f"{place}: the last message must be a question of the role user.", place)
-    return Question("question", asked, history=tuple(turns)), ignored
+    return question, ignored
 
 
 def _text(message: Message, place: str) -> str:
