@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar, get_args
 
-from askance.core.answers import Answer, Usage
+from askance.core.answers import Answer, Citation, Usage
 from askance.core.types import Demo, Hit, Key, Role
 
 SCHEMA_VERSION = 1
@@ -283,7 +283,13 @@ class Trace:
 
     A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
     branches do not affect each other.
+
+    Attributes:
+        settled: A function for streams, which returns an offset in the committed text and the citations of
+            sentences that have ended there. They are final, and no other sentence ends before this offset.
     """
+
+    settled: Callable[[], tuple[int, tuple[Citation, ...]]] = staticmethod(lambda: (0, ()))
 
     def __init__(self, listener: Listener | None = None) -> None:
         self.events: list[AnyEvent] = []
