@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from askance.core.extensions import implements
 from askance.core.ports import Method, Needs
 from askance.core.token_ledger import Budget
 from askance.core.trace import Asked, Trace
+from askance.core.types import Hit, Passage
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.trace_file import read_trace, trace_text, write_file
@@ -125,6 +127,24 @@ def test_settings_of_files_that_nothing_uses_are_ignored(project, run, sample_in
     assert run("search", "Bergman", "--index", sample_index)[0] == 0
 
 
+class Plain:
+    """A retriever whose search is a plain function."""
+
+    name = fingerprint = "plain"
+
+    def __init__(self, search):
+        self.search = search
+
+
+def test_a_function_of_a_port_may_be_plain():
+    found = Hit(Passage("1", "Bonn", "Bonn lies on the Rhine."), 1.0, 1)
+    engine = open_engine(
+        method="single", model="scripted", retriever=Plain(lambda query, k, *, exclude=frozenset(): (found,))
+    )
+    searched = [event.hits for event in engine.ask("Where?").trace.events if event.type == "search"]
+    assert (engine.retriever.name, searched) == ("plain", [(found,)])
+
+
 BAD = [
     ({"seed": "x"}, InputError, "seed='x': input should be a valid integer"),
     ({"sede": 1}, UnknownName, "unknown setting 'sede': did you mean 'seed'"),
@@ -146,8 +166,14 @@ BAD = [
     ({"method": object()}, InputError, "is no method: it lacks needs, answer"),
     ({"models": object()}, InputError, "is no model: it lacks name, "),
     ({"retriever": object()}, InputError, "is no retriever: it lacks name, fingerprint, search"),
+    ({"retriever": SimpleNamespace(name="")}, InputError, "SimpleNamespace is no retriever: it lacks finger"),
+    ({"retriever": Plain(lambda query, k: ())}, InputError,
+     "the retriever Plain is no retriever: it can't be called as search.*exclude.*, got an unexpected keyword "
+     "argument 'exclude'; docs/extending.md shows one"),
+    ({"retriever": Plain(lambda query, *, exclude: ())}, InputError, "too many positional arguments"),
+    ({"retriever": Plain(3)}, InputError, "3 is not a callable object"),
     ({"encoder": object()}, InputError, "is no encoder: it lacks name, fingerprint, embed"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "error", "told"), BAD)

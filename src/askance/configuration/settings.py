@@ -30,7 +30,7 @@ from askance.configuration.catalogue import (
 )
 from askance.configuration.methods import choose_method, class_of, make_method
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
-from askance.core.extensions import check_port, spec_of
+from askance.core.extensions import awaitable, check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
@@ -69,9 +69,10 @@ def _part(value: Any, what: str) -> Any:
     port, *others = build.PORTS[what]
     if value is None or isinstance(value, bool | int | float | Mapping | list):
         raise ValueError(f"expected the name of a {what}")
-    if not isinstance(value, (str, *others)):
-        check_port(value, port, f"the {what} {value!r}")
-    return value
+    if isinstance(value, (str, *others)):
+        return value
+    check_port(value, port, f"the {what} {type(value).__name__}")
+    return value if what == "method" else awaitable(value, port)
 
 
 def _part_or_none(value: Any, info: ValidationInfo) -> Any:
@@ -86,11 +87,10 @@ Part = Annotated[Any, BeforeValidator(_part_or_none)]
 def _models_by_role(value: Any) -> Any:
     """Return the models by role. A single specification is that of the role "answer"."""
     models = value if isinstance(value, Mapping) else {"answer": value}
-    for role, model in models.items():
+    for role in models:
         if role not in build.ROLES:
             raise UnknownName("role", str(role), build.ROLES, place="of a model")
-        _part(model, "model")
-    return {"answer": DEFAULT_MODEL, **models}
+    return {"answer": DEFAULT_MODEL, **{role: _part(model, "model") for role, model in models.items()}}
 
 
 Models = Annotated[Mapping[str, Any], BeforeValidator(_models_by_role)]
