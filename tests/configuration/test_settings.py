@@ -168,8 +168,8 @@ BAD = [
     ({"retriever": object()}, InputError, "is no retriever: it lacks name, fingerprint, search"),
     ({"retriever": SimpleNamespace(name="")}, InputError, "SimpleNamespace is no retriever: it lacks finger"),
     ({"retriever": Plain(lambda query, k: ())}, InputError,
-     "the retriever Plain is no retriever: it can't be called as search.*exclude.*, got an unexpected keyword "
-     "argument 'exclude'; docs/extending.md shows one"),
+     "the retriever Plain is no retriever: it can't be called as search.*exclude.*, got an unexpected "
+     "keyword argument 'exclude'; docs/extending.md shows one"),
     ({"retriever": Plain(lambda query, *, exclude: ())}, InputError, "too many positional arguments"),
     ({"retriever": Plain(3)}, InputError, "3 is not a callable object"),
     ({"encoder": object()}, InputError, "is no encoder: it lacks name, fingerprint, embed"),

@@ -8,6 +8,7 @@ The command line, files, the environment, evaluations, grids and calibration all
 reproduced.
 """
 
+import inspect
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -134,12 +135,13 @@ class EngineConfig:
     """The configuration of an engine, made of names and objects.
 
     A name is built in, belongs to a plug-in, or is ``module:Class``. An object may be anything that has the
-    members of its port (`askance.core.ports`).
+    members of its port (`askance.core.ports`). In Python, `models` is one model or a dictionary by role,
+    `parameters` is a dictionary such as ``{"passages": 5}``, and `budget` is a `Budget`.
 
     Attributes:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
-        retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without --index,
-            what to search: a plug-in's name, or module:Class?option=value.
+        retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without an
+            index, what to search: a plug-in's name, or module:Class?option=value.
         rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
             name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
             ?candidates=20&retriever_weight=0.5 to change how many, and how much the old order counts.
@@ -147,8 +149,9 @@ class EngineConfig:
         encoder: The encoder for methods that compare texts: bundled, hf:NAME or hf:DIRECTORY. Queries to
             an index with vectors use this encoder or, by default, the one that the index names.
         method: One of `askance methods`; by default dragin or, for ask, the best that the model supports.
-        models: [ROLE=]SPEC (see `askance models`); may be given once per role. By default bundled.
-        parameters: parameter=value; may be repeated.
+        models: The model (see `askance models`), by default bundled, or a model for each role, such as
+            attend=bundled.
+        parameters: The parameters of the method (see `askance methods NAME`), such as passages=5.
         prompts: One of `askance prompts`, or a prompt file. For eval, 'dataset' is the set with the name of
             the dataset.
         preset: A name from `askance presets`, or a preset file, for the parameters that nothing else sets.
@@ -156,7 +159,7 @@ class EngineConfig:
         abstain_below: The confidence below which an answer counts as not in the documents: a number from 0 to
             1, or auto for the one that was measured; none by default. It needs the extra rerank.
         strict: Leave out the sentences of answers that cite no passage.
-        budget: tokens=N, calls=N or seconds=N: the most that one question may cost; may be repeated.
+        budget: The most that one question may cost, as tokens=N, calls=N or seconds=N.
         cache: Store model outputs and search results in this file, and reuse them for identical requests.
         in_flight: The number of questions answered at the same time; by default as many as suit the model.
 
@@ -452,7 +455,11 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
 
     Args:
         config: The configuration.
-        settings: The settings of `EngineConfig`, if no configuration is given.
+        settings: The settings of `EngineConfig`, which says what each means, if no configuration is given.
+            `model` and `set` are other names of `models` and `parameters`.
+
+    Example:
+        open_engine(index="my-index", method="flare", model="bundled", parameters={"passages": 5})
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
@@ -460,6 +467,19 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
     if config is None:
         config = EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()})
     return config.open()
+
+
+def _signature(*names: str) -> inspect.Signature:
+    """Return the signature of what takes the settings by name: pydantic's own is too long to read."""
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, default=None) for name in names]
+    defaults = {name: getattr(EngineConfig(), name) for name in SETTINGS}
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    settings = [inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()]
+    return inspect.Signature([*first, *settings])
+
+
+vars(open_engine)["__signature__"] = _signature("config")
+EngineConfig.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -> InputError:
