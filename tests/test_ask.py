@@ -266,8 +266,9 @@ def test_a_stream_ends_with_the_error_and_stops_with_its_listener(sample_index):
 
 def test_a_result_shows_its_answer_and_sources_and_in_a_notebook_its_decisions():
     passage = Passage("p", "<b>Bonn\x1b", "Bonn lies on the Rhine.", "rivers.txt", page=3)
-    engine = Engine(make_method("single", {"ask_short_answer": False}), {"answer": ScriptedModel([" <i>Bonn</i> lies on the Rhine."])},
-                    ScriptedRetriever([passage]))  # fmt: skip
+    model = ScriptedModel([" <i>Bonn</i> lies on the Rhine."])
+    method = make_method("single", {"ask_short_answer": False})
+    engine = Engine(method, {"answer": model}, ScriptedRetriever([passage]))
     result = engine.ask("Where does Bonn lie?")
     shown = "<i>Bonn</i> lies on the Rhine [1].\n\nSources:\n[1] <b>Bonn�, rivers.txt, p. 3"
     assert str(result) == shown
