@@ -33,9 +33,10 @@ $(VENV)/.browser: $(VENV)/.all
 test-browser: $(VENV)/.browser  ## The viewer in Chromium (apt-get install chromium, or CHROMIUM=PATH)
 	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
-test-extra: $(VENV)/.all  ## Differences to pandoc; the study in studies/known_unknown on a small world
+test-extra: $(VENV)/.all  ## Differences to pandoc; stock clients; the study studies/known_unknown in small
 	command -v pandoc || $(BIN)/python -m pip install -q -c constraints.txt pypandoc_binary || true
 	$(BIN)/python -m benchmarks.pandoc_differences
+	$(BIN)/python -m benchmarks.clients
 	rm -rf .study
 	$(BIN)/python -m studies.known_unknown.run --out .study --pocket
 

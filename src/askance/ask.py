@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from html import escape
 from typing import Any
 
 from askance.confidence import Abstaining, supported_part
@@ -30,6 +31,7 @@ from askance.core.ports import (
     language_model,
     wrap,
 )
+from askance.core.safe_text import printable
 from askance.core.token_ledger import Budget
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Generated, Listener, Noted, Trace
 from askance.core.types import Hit, Question, Role
@@ -38,15 +40,32 @@ from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.retrieval.filters import filtered_retriever
+from askance.text.support import cited_passages, marked
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a question, its cost, and the trace of how the method arrived at it."""
+    """The answer to a question, its cost, and the trace of how the method arrived at it.
+
+    `print` shows the answer with its sources, and a notebook also the decisions.
+    """
 
     answer: Answer
     usage: Usage
     trace: Trace
+
+    def __str__(self) -> str:
+        text = self.answer.statement if self.answer.abstained else marked(self.answer)
+        passages = enumerate(cited_passages(self.answer), start=1)
+        sources = [f"[{number}] {each.title or each.id}, {each.location}" for number, each in passages]
+        return printable("\n".join([text, *["\nSources:"] * bool(sources), *sources]))
+
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it, in which all text is only text."""
+        steps = [f"{each.name}: {each.outcome} {each.query} ({each.why})" for each in self.trace.decisions]
+        items = "".join(f"<li>{escape(printable(step))}</li>" for step in steps)
+        opened = f"<details><summary>{len(steps)} decisions, {self.usage.searches} searches</summary>"
+        return f"<p>{escape(str(self)).replace(chr(10), '<br>')}</p>{opened}<ol>{items}</ol></details>"
 
 
 @dataclass(eq=False)
@@ -103,8 +122,10 @@ class Engine:
         """Answer one question.
 
         Args:
-            question: The question, or its text.
-            listener: A callback that receives every event of the trace as it happens.
+            question: The question, or its text. A `Question` may have earlier turns as its `history`
+                (`Conversation` keeps them).
+            listener: A callback that receives every event of the trace as it happens, such as searches,
+                decisions and committed text (see `askance.core.trace`).
             trace: The trace to record into; by default a new one. The trace is complete even if this method
                 raises. If `trace` is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
@@ -115,7 +136,7 @@ class Engine:
             The answer with its usage and trace.
 
         Raises:
-            QuestionError: The question is empty or not valid Unicode.
+            QuestionError: The question is no text, empty, or not valid Unicode.
             FilterError, UnknownName: The filter can't be used. The question is not asked.
             ModelFailure, RetrieverFailure: A call failed. The trace names the call.
             ModelFailure: The cross-encoder that the confidence depends on failed.
@@ -123,6 +144,8 @@ class Engine:
             LimitReached: The question used up its budget. The trace contains the calls made until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
+        if not isinstance(question, Question):
+            raise QuestionError(f"{question!r} is no question: give a text, or an askance.Question.")
         check_question(question.text)
         trace = trace or Trace(listener)
         retriever = retriever or self.retriever
@@ -225,10 +248,19 @@ class Engine:
         listener: Listener | None = None,
         where: str | Filter | None = None,
     ) -> Result:
-        """Answer one question from synchronous code (see `answer`).
+        """Answer one question from synchronous code.
+
+        Args:
+            question: The question, or its text (see `answer`).
+            listener: A callback that receives every event of the trace as it happens.
+            where: A filter of the documents to search, or its text.
+
+        Returns:
+            The result: `answer` with text, short answer and citations, `usage` with the cost, and `trace`.
 
         Raises:
-            InputError: An event loop is already running. Use ``await engine.answer(…)`` instead.
+            AskanceError: See `answer`.
+            InputError: An event loop is already running, as in a notebook. Use ``await engine.answer(…)``.
         """
         try:
             asyncio.get_running_loop()

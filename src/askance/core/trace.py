@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from traceback import format_exception
 from typing import Any, ClassVar, TypeVar, get_args
 
-from askance.core.answers import Answer, Usage
+from askance.core.answers import Answer, Citation, Usage
 from askance.core.errors import AskanceError
 from askance.core.types import Demo, Hit, Key, Role
 
@@ -296,9 +296,12 @@ class Trace:
 
     Attributes:
         has_tracebacks: Whether failures have tracebacks. They name files, which clients must not see.
+        settled: A function for streams, which returns an offset in the committed text and the citations of
+            sentences that have ended there. They are final, and no other sentence ends before this offset.
     """
 
     has_tracebacks = True
+    settled: Callable[[], tuple[int, tuple[Citation, ...]]] = staticmethod(lambda: (0, ()))
 
     def __init__(self, listener: Listener | None = None) -> None:
         self.events: list[AnyEvent] = []

@@ -19,7 +19,13 @@ from askance.core.types import (
     StopCondition,
     Want,
 )
-from askance.methods.common.answer_text import committed_answer, decide_short_answer, full_text, parse_markers
+from askance.methods.common.answer_text import (
+    PlainTrace,
+    committed_answer,
+    decide_short_answer,
+    full_text,
+    parse_markers,
+)
 from askance.methods.common.prompts import (
     OWN,
     Layout,
@@ -61,7 +67,10 @@ class WritesAnswer(TokenLimited):
     def start(self, question: Question, run: Run) -> "GenerationState":
         """Return the initial state, with an empty answer."""
         asks, layout, template = self.ask_short_answer, self.layout, self.prompts
-        return GenerationState(question, run, asks, layout, template, self.max_tokens)
+        state = GenerationState(question, run, asks, layout, template, self.max_tokens)
+        if isinstance(run.trace, PlainTrace):
+            run.trace.evidence = lambda text: (state.shown, ((0, question.text),), text)
+        return state
 
 
 @dataclass(slots=True)
