@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 from askance.core.errors import MissingExtra, ModelSpecError
 
@@ -31,7 +31,6 @@ reused."""
 _MAX_PORT = 65_535
 
 Body = Mapping[str, Any]
-T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
 """The SSL context, cached because creating it takes longer than creating the rest of a client."""
 
