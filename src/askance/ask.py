@@ -31,8 +31,9 @@ from askance.core.ports import (
     wrap,
 )
 from askance.core.token_ledger import Budget
-from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
+from askance.core.trace import Answered, AnyEvent, Asked, Failed, Generated, Listener, Noted, Trace
 from askance.core.types import Hit, Question, Role
+from askance.methods.common.generation_state import ELICITED
 from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
@@ -140,6 +141,7 @@ class Engine:
                 trace.add(Failed, error=type(error).__name__, message=message, place=place)
             raise
         else:
+            _note_end(answer, trace)
             usage = trace.usage()
             trace.add(Answered, answer=answer, usage=usage)
             return Result(answer, usage, trace)
@@ -353,6 +355,19 @@ def check_question(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise QuestionError(f"the question is not valid Unicode: {error}. Write it in UTF-8.") from error
+
+
+def _note_end(answer: Answer, trace: Trace) -> None:
+    """Note an empty answer, or a limit of tokens that cut its text, unless the model has noted the reason."""
+    texts = [event for event in trace.events if isinstance(event, Generated) and event.role == "answer"]
+    texts = texts[:-1] if texts and texts[-1].key == ELICITED else texts
+    is_cut = texts and texts[-1].finish == "length" and texts[-1].text.strip()
+    known = {event.name for event in trace.events if isinstance(event, Noted)} & {"cut", "thoughts"}
+    if is_cut and not known and texts[-1].text.strip() in answer.text:
+        why = "the text of the answer was cut at the limit of new tokens: allow more (--set max_tokens=N)."
+        trace.add(Noted, name="cut", text=why, place="answer")
+    if texts and not (known or answer.text.strip() or answer.abstained):
+        trace.add(Noted, name="empty", text="the model wrote no answer.", place="answer")
 
 
 class NoRetriever:

@@ -80,9 +80,10 @@ class Generated(Event):
     Attributes:
         prompt: The prompt as readable text.
         text: The text that was kept.
-        generated_tokens: The number of tokens computed, kept or not.
+        generated_tokens: The number of tokens computed, kept or not, thoughts included.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
+        thoughts: The thoughts of a reasoning model, which are no part of the text.
     """
 
     type: ClassVar[str] = "generate"
@@ -96,6 +97,7 @@ class Generated(Event):
     generated_tokens: int
     reused_tokens: int
     is_upper_bound: bool = False
+    thoughts: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

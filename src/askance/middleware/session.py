@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure, machine_failure
-from askance.core.notes import noted
+from askance.core.notes import note, noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, PairScorer, Retriever, WrappedModel, WrappedRetriever
 from askance.core.token_ledger import Budget, TokenLedger
@@ -174,6 +174,8 @@ class SessionModel(WrappedModel):
                 scoped = replace(request, sampling=limited, key=key, on_text=on_text)
                 generations = await self._model.generate(scoped)
                 lent.spend(sum(generation.generated_tokens for generation in generations))
+                for generation in generations:
+                    _take_notes(generation, request)
             finally:
                 lent.close()
             if room < sampling.max_tokens and any(text.finish == "length" for text in generations):
@@ -226,12 +228,26 @@ class SessionModel(WrappedModel):
             prompt=shown,
             text=generation.text,
             finish=generation.finish,
+            thoughts=generation.thoughts,
             tokens=tuple(TracedToken(t.text, t.logprob, t.entropy, t.probs) for t in generation.tokens),
             prompt_tokens=generation.prompt_tokens,
             generated_tokens=generation.generated_tokens,
             reused_tokens=generation.reused_tokens,
             is_upper_bound=generation.is_upper_bound,
         )
+
+
+def _take_notes(generation: Generation, request: GenerateRequest) -> None:
+    """Note what is odd about a generation."""
+    if generation.thoughts and not generation.text.strip():
+        end = "up to the limit" if generation.finish == "length" else "and ended there"
+        note(
+            "thoughts",
+            f"the model wrote {generation.thought_tokens:,} tokens of thoughts {end}, and no answer: allow "
+            "more (max_thoughts=N in the model's options), or turn thinking off (enable_thinking=0).",
+        )
+    if isinstance(request.prompt, Chat) and generation.finish == "stop" and not request.sampling.stop:
+        note("template", "the model went on after its answer, with a mark or turn of a chat: cut there.")
 
 
 class _Guarded:

@@ -25,6 +25,7 @@ from askance.core.types import (
 )
 from askance.inference.decoding import check_sampling
 from askance.inference.stopping import StopTracker
+from askance.inference.thoughts import MAX_THOUGHTS, Thoughts
 from askance.models.openai import tokenization
 from askance.models.openai.requests import max_prompt_tokens
 
@@ -89,7 +90,7 @@ class LangchainModel(tokenization.TextTokens):
         return max_prompt_tokens(prompt)
 
     async def _generate_one(self, request: GenerateRequest) -> Generation:
-        tracker = StopTracker(request.sampling, request.until, request.on_text)
+        tracker = StopTracker(request, Thoughts(MAX_THOUGHTS, may_be_open=True))
         assert isinstance(request.prompt, Chat)
         messages = [(turn.role, tokenization.neutralize_control(turn.parts)) for turn in request.prompt.turns]
         num_read, finish = 0, "end"

@@ -188,7 +188,9 @@ def _generated(event: trace.Generated, _: Before) -> RenderableType:
     tokens = f"{at_most}{event.prompt_tokens:,} tokens read, {event.generated_tokens:,} written"
     cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
     key = " ".join(ACTIONS.get(str(part), str(part)) for part in event.key)
-    return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
+    thoughts = [Text(f"thoughts: {event.thoughts}", style=PROVISIONAL)] if event.thoughts else []
+    head = Text(event.text.strip())
+    return _labelled("write", Group(*thoughts, head, Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
 def _answered(event: trace.Answered, before: Before) -> RenderableType:
