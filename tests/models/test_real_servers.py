@@ -181,7 +181,7 @@ class TestLlamaCpp(OverServer):
         load_model(spec)
         (kept,) = (tmp_path / "servers").iterdir()
         found = json.loads(kept.read_text(encoding="utf-8"))["options"]
-        assert found == SERVERS["llama.cpp"] | {"context": str(WINDOW)}
+        assert found == SERVERS["llama.cpp"] | {"context": str(WINDOW), "thoughts": "none"}
 
     @pytest.mark.parametrize("prompt", [CITIES, ModelContract.chat], ids=["text", "chat"])
     def test_signals_are_those_of_the_same_file_without_a_server(self, model, bundled_gguf, prompt):
