@@ -171,6 +171,7 @@ def test_a_model_gets_the_sampling_that_it_takes_and_neutralised_untrusted_text(
 def test_the_usage_and_the_finish_of_the_model_are_kept():
     class Measured(GenericFakeChatModel):
         async def astream(self, input, **options):
+            yield AIMessageChunk(content=[{"type": "reasoning", "reasoning": "Hm."}])
             yield AIMessageChunk(
                 content="Pisa",
                 usage_metadata={"input_tokens": 11, "output_tokens": 1, "total_tokens": 12},
@@ -179,6 +180,7 @@ def test_the_usage_and_the_finish_of_the_model_are_kept():
 
     (generation,) = generate(Measured(messages=iter(())))
     assert (generation.prompt_tokens, generation.is_upper_bound, generation.finish) == (11, False, "length")
+    assert (generation.text, generation.thoughts) == ("Pisa", "Hm.")
 
 
 WINDOW = "40000 tokens are to be written, and the window has 32768"

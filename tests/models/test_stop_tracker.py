@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Chat, Cut, GenerateRequest, Raw, Sampling, Span
-from askance.inference.stopping import LEAKED, StopTracker
-from askance.inference.thoughts import TAGS, Thoughts
+from askance.inference.stopping import LEAKED, TAGS, StopTracker, Thoughts
 
 CONTINUED = Raw((), (Span("The answer so far."),))
 CHAT = Chat(())

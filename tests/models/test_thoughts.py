@@ -8,7 +8,7 @@ from tests.models.test_local_prompt import changed
 from askance.core.errors import ParameterError
 from askance.core.notes import noted
 from askance.core.types import Chat, Span, Want
-from askance.inference.thoughts import Thoughts
+from askance.inference.stopping import Thoughts
 from askance.models.local.encoding import Encoding, Thinking
 
 ANSWER = "It is Bonn."

@@ -25,8 +25,7 @@ from askance.core.types import (
     TokenIds,
 )
 from askance.inference.backend import StepOutput
-from askance.inference.stopping import StopTracker
-from askance.inference.thoughts import Thoughts
+from askance.inference.stopping import StopTracker, Thoughts
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
 
 MIN_LOGPROB = -1e4
@@ -155,7 +154,8 @@ class SamplingRequest:
         """
         self._num_cached = num_cached_tokens
         if output.attention is not None:
-            self._set_attention(output.attention)
+            weights = _pooled(output.attention, self._call.want.attention)
+            self._stops.set_attention(weights, len(self._prompt_ids))
         logits: TokenLogits = output.logits[-1]
         token = self._token(self._sampler.sample(logits), logits)
         self.ids.append(token.id)
@@ -168,16 +168,6 @@ class SamplingRequest:
     def generation(self) -> Generation:
         """Return the finished generation."""
         return self._stops.generation(self._prompt_ids, len(self._prompt_ids), self._num_cached)
-
-    def _set_attention(self, weights: NDArray[np.float32]) -> None:
-        """Attach attention weights to the last token, pooled over heads if the call asks for that.
-
-        Args:
-            weights: The attention weights, shape [heads, tokens].
-        """
-        if self._call.want.attention != "heads":
-            weights = weights.mean(axis=0) if self._call.want.attention == "mean" else weights.max(axis=0)
-        self._stops.set_attention(weights, len(self._prompt_ids))
 
     def _token(self, id: int, logits: TokenLogits) -> Token:
         """Return the token with its text and with the signals that the call wants."""
@@ -195,6 +185,14 @@ class SamplingRequest:
             top=top_texts,
             probs=tuple(math.exp(logits.logprob(probs_id)) for probs_id in self._probs_ids),
         )
+
+
+def _pooled(weights: NDArray[np.float32], way: str | None) -> NDArray[np.float32]:
+    """Return attention weights of shape [heads, tokens], pooled over heads unless `way` is "heads"."""
+    if way == "heads":
+        return weights
+    pooled: NDArray[np.float32] = weights.mean(axis=0) if way == "mean" else weights.max(axis=0)
+    return pooled
 
 
 class ScoringRequest:

@@ -1,10 +1,13 @@
 """Stop strings, stop conditions and `max_tokens`, which end the generations of all models in the same manner.
 
-The adapters of all models, including models on servers, pass their tokens through a `StopTracker`, which also
-takes the thoughts of reasoning models out of the text.
+The adapters of all models, including models on servers, pass their tokens through a `StopTracker`. It also
+takes out the thoughts that a reasoning model writes before its answer. Some servers send thoughts separately.
+Otherwise they stand in the text, between tags that differ from one family of models to another. A chat
+template may open the first thought in the prompt, so that the text has only the closing tag.
 """
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,14 +15,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.types import Chat, GenerateRequest, Generation, Token, TokenIds
-from askance.inference.thoughts import Thoughts, find_closing, find_opening, num_chars_of_tag
 
+_FINAL = "<|channel|>final<|message|>"
+_ANALYSIS = "<|channel|>analysis<|message|>"
+TAGS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<reasoning>": "</reasoning>",
+    "[THINK]": "[/THINK]",
+    "<seed:think>": "</seed:think>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "◁think▷": "◁/think▷",
+    _ANALYSIS: _FINAL,
+    f"<|start|>assistant{_ANALYSIS}": _FINAL,
+    "<|channel|>commentary<|message|>": _FINAL,
+}
+"""The closing tag for each opening tag. The last ones are channels of OpenAI's harmony format."""
+MAX_THOUGHTS = 2048
+"""The default maximum number of tokens of thoughts before an answer."""
+_LONGEST_TAG = max(map(len, TAGS))
+_PREFIXES = {tag[:size] for tag in (*TAGS, *TAGS.values()) for size in range(len(tag))}
+_OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, TAGS))})", re.MULTILINE)
+_CLOSING = re.compile("|".join(map(re.escape, dict.fromkeys(TAGS.values()))))
+_BARE_CHANNELS = "analysis", "assistantfinal"
+"""What remains of harmony's tags at the start of the thoughts and of the answer if a server drops control
+tokens."""
 LEAKED = (
     "<|im_end|>", "<|im_start|>", "<|eot_id|>", "<|start_header_id|>", "<|end_of_text|>", "<|endoftext|>",
     "<|end|>", "<|user|>", "<|assistant|>", "<|return|>", "<end_of_turn>", "<start_of_turn>", "</s>",
     "[INST]", "[/INST]", "<｜end▁of▁sentence｜>", "<｜User｜>", "\nUser:", "\nHuman:", "\nQuestion:",
 )  # fmt: skip
 """Strings that end a reply in a chat: marks of chat templates, and the next turn of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thoughts:
+    """The knowledge about the thoughts of a generation before it starts.
+
+    Attributes:
+        max_tokens: The maximum number of tokens of thoughts, in addition to those of the answer.
+        are_open: Whether the text starts inside a thought, which the prompt has opened.
+        may_be_open: Whether the text may start inside a thought. Only a closing tag shows this, so text is
+            read beyond the limit of the answer, and shown when the generation has finished.
+    """
+
+    max_tokens: int = 0
+    are_open: bool = False
+    may_be_open: bool = False
 
 
 class StopTracker:
@@ -125,7 +169,7 @@ class StopTracker:
             kept = self.tokens[: cut.keep_tokens]
             self._close(cut.reason, len(kept), kept[-1].end if kept else 0)
         elif self.num_left > 0:
-            held_chars = max(_num_held(self._text, self._stops), num_chars_of_tag(self._text))
+            held_chars = max(_num_held(self._text, self._stops), _num_chars_of_tag(self._text))
             self._show(len(self._text) - held_chars)
         self._check_limit()
 
@@ -156,7 +200,7 @@ class StopTracker:
     def _close_thought(self, new: str) -> str | None:
         """Append to the thought, and return the text after its closing tag, or None if there is none yet."""
         self._thoughts += new
-        found = find_closing(self._thoughts, len(new))
+        found = _find_closing(self._thoughts, len(new))
         if found is None:
             return None
         rest, self._thoughts = self._thoughts[found[1] :], self._thoughts[: found[0]] + "\n"
@@ -170,8 +214,8 @@ class StopTracker:
             What follows the tag that opens a thought, or None if the text ends in the answer.
         """
         text, searched = self._text, max(0, len(self._text) - num_new)
-        opening = find_opening(text, text.rfind("\n", 0, searched) + 1)
-        closing = find_closing(text, num_new, is_first=not self._has_thoughts)
+        opening = _find_opening(text, text.rfind("\n", 0, searched) + 1)
+        closing = _find_closing(text, num_new, is_first=not self._has_thoughts)
         if opening and not (closing and closing[0] < opening[0]):
             rest, self._text = text[opening[1] :], text[: opening[0]]
             self._is_thinking = self._has_thoughts = True
@@ -218,6 +262,45 @@ class StopTracker:
         if self._on_text and is_known and num_chars > self._shown_chars:
             self._on_text(self._text[self._shown_chars : num_chars])
             self._shown_chars = num_chars
+
+
+def _find_opening(text: str, start: int) -> tuple[int, int] | None:
+    """Return where the first opening tag in `text` begins and ends, or None if there is none.
+
+    A tag opens a thought only at the beginning of a line, so an answer may quote it elsewhere.
+
+    Args:
+        start: The offset of the first line to search.
+    """
+    found = _OPENING.search(text, start)
+    return None if found is None else found.span()
+
+
+def _find_closing(text: str, num_new: int, *, is_first: bool = False) -> tuple[int, int] | None:
+    """Return where the first closing tag that reaches into the last characters begins and ends, or None.
+
+    Args:
+        num_new: The number of characters that have not been searched.
+        is_first: Whether the text has had no other thoughts.
+    """
+    start = max(0, len(text) - num_new - _LONGEST_TAG)
+    if found := _CLOSING.search(text, start):
+        return found.span()
+    first, last = _BARE_CHANNELS
+    offset = text.find(last, start) if is_first and text.startswith(first) else -1
+    return None if offset < 0 else (offset, offset + len(last))
+
+
+def _num_chars_of_tag(text: str) -> int:
+    """Return how many characters at the end of `text` may become a tag."""
+    line = text[text.rfind("\n") + 1 :]
+    content = line.lstrip()
+    return len(line) if content in _PREFIXES else 0
+
+
+def opened_tag(prompt: str) -> str:
+    """Return the opening tag with which a prompt ends, or an empty string."""
+    return next((tag for tag in TAGS if prompt.rstrip().endswith(tag)), "")
 
 
 @lru_cache(64)

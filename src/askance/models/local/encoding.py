@@ -14,7 +14,7 @@ from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.core.parameters import Parameters, checked_dataclass, parameter, parse_parameters
 from askance.core.safe_text import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
-from askance.inference.thoughts import MAX_THOUGHTS, TAGS, Thoughts, opened_tag
+from askance.inference.stopping import MAX_THOUGHTS, TAGS, Thoughts, opened_tag
 from askance.inference.vocabulary import EncodedText, Vocabulary
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from askance.core.errors import InputError, MissingAbility, PromptTooLong, Reque
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, TokenIds
 from askance.inference.decoding import check_sampling
-from askance.inference.stopping import StopTracker
-from askance.inference.thoughts import Thoughts
+from askance.inference.stopping import StopTracker, Thoughts
 from askance.models.openai import requests
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, read_event

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import Parameters, checked_dataclass, parameter, parse_parameters
 from askance.core.types import Capability, Signal
-from askance.inference.thoughts import MAX_THOUGHTS
+from askance.inference.stopping import MAX_THOUGHTS
 
 Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
 
