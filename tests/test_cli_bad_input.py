@@ -58,6 +58,9 @@ search x y                                        -> (y): put the query in quote
 search x --index vec -k 0                         -> -k
 search x --index vec --retriever dens             -> did you mean 'dense'
 search x --index vec --encoder scripted           -> an encoder is given, but nothing uses it
+search x --index idx --retriever bm25?k1=-1       -> of the retriever bm25: give a number from 0 to 100
+search x --index idx --retriever bm25?b=1.1       -> b='1.1' of the retriever bm25: give a number from 0 to 1
+search x --index idx --retriever bm25?c=1         -> unknown retriever option 'c' in 'bm25': there is none
 search x --index idx --retriever dense            -> askance index DOCS --out idx --encoder bundled
 search x --index vec --where 'year >> 1'          -> the filter, character 7
 search x --index vec --where 'yaer = 1'           -> did you mean 'year'

@@ -9,16 +9,22 @@ from hypothesis import strategies as st
 
 import askance.configuration.prompts
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, PROMPT_SETS
-from askance.configuration.methods import make_method, method_class, reader_prompts
+from askance.configuration.methods import make_method, method_class, notes_on, reader_prompts
 from askance.configuration.prompts import open_prompts, prompts_toml, to_toml
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError, PromptsError, UnknownName
-from askance.core.types import Demo, Question
+from askance.core.notes import noted
+from askance.core.trace import Noted
+from askance.core.types import Demo, Hit, Passage, Question
 from askance.methods.airrag import prompts as airrag
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import DIRECT, Actions
 from askance.methods.airrag.prompts import AirragPromptTemplate, PromptBuilder
-from askance.methods.common.prompts import OWN, PromptTemplate
+from askance.methods.common.prompts import OWN, PromptTemplate, answer_prompt
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.tokens import ALL_TOKENS
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
 from askance.sample import QUESTIONS
 from askance.text.answers import awaits_answer, short_answer
 from tests.methods.bridge import QUESTION, WHERE, model, run
@@ -45,6 +51,7 @@ judge = "Is it so? Yes or No."
 say_demos = [{question = "Own?", answer = "None"}, {question = "And this?", answer = "Who?\\nWhere?"}]
 qt_demos = [{question = "Turn?", answer = "Turned?"}]
 """
+NO = {"Yes": -9.0, "No": -0.1}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
@@ -89,10 +96,10 @@ def test_each_set_has_the_answers_of_its_dataset():
     assert "yes" in answers("iirc")
     assert {"yes", "no"} <= {*answers("hotpotqa")}
     assert sorted(demo.answer.count(". ") for demo in open_prompts("musique").demos) == [2, 2, 3, 3, 4, 4]
-    assert re.fullmatch(r"[^\n]+\.\n", open_prompts("hotpotqa").before_question)
-    assert re.fullmatch(r"[^\n]+\.\n\n", open_prompts("strategyqa").before_question)
-    assert {open_prompts(name).before_question for name in ("own", "2wikimultihopqa", "iirc")} == {""}
-    assert "example" not in open_prompts("plain").instruction
+    # Lines that made answers worse; the laboratory adds them in the authors' layout.
+    assert {open_prompts(name).instruction + open_prompts(name).before_question for name in PROMPT_SETS} == {
+        ""
+    }
 
 
 def test_the_repr_shows_the_name_and_changes_with_the_content():
@@ -138,7 +145,8 @@ def test_what_a_file_leaves_out_comes_from_its_base(tmp_path, file):
     assert open_prompts(file(DEMO)) == PromptTemplate((demo,))
     mine = open_prompts(file('base = "strategyqa"\nheading = "Found:"\n'))
     assert mine.demos == open_prompts("strategyqa").demos
-    assert (mine.heading, mine.name, mine.before_question[-2:]) == ("Found:", "prompts", "\n\n")
+    assert (mine.heading, mine.name, mine.system) == ("Found:", "prompts", open_prompts("strategyqa").system)
+    assert mine.places == {"heading": f"prompts {tmp_path}/mine.toml, heading"}
     assert open_prompts(file("demos = []")).demos == ()
     (tmp_path / "windows.toml").write_bytes(b"\xef\xbb\xbf" + DEMO.replace("\n", "\r\n").encode())
     assert open_prompts(str(tmp_path / "windows.toml")).demos == (demo,)
@@ -217,6 +225,107 @@ def test_names_and_files_that_do_not_exist(tmp_path):
             open_prompts(name, kind)
     with pytest.raises(UnknownName, match="did you mean 'airrag'"):
         prompts_toml("airag")
+
+
+LINES = 'instruction = "Only a name."\nbefore_question = "Now: "\n'
+CHAT = ScriptedModel(capabilities=frozenset({"chat", "continuation"}))
+NATIVE = ScriptedModel(control=ALL_TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "heading", "expected"),
+    [
+        (ScriptedModel(), "Context:", "Context:\n[1] B: c.\n\nOnly a name.\nNow: Question: Q?\nAnswer:"),
+        (CHAT, "Context:", "<|user|>Context:\n[1] B: c.\n\nOnly a name.\nNow: Q?<|end|><|assistant|>"),
+        (ScriptedModel(), "", "Only a name.\nNow: Question: Q?\nAnswer:"),
+        (CHAT, "", "<|user|>Only a name.\nNow: Q?<|end|><|assistant|>"),
+    ],
+)
+def test_the_lines_of_a_file_are_in_every_layout(file, asked, heading, expected):
+    hits = [Hit(Passage("b", "B", "c."), 1, 1)] if heading else []
+    prompt = answer_prompt(
+        asked, Question("q", "Q?"), hits, template=open_prompts(file("demos = []\n" + LINES))
+    )
+    assert asked.decode(asked.prompt_ids(prompt)).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "asked", "expected"),
+    [
+        ("flare", LINES + 'heading = "Found:"', ScriptedModel(), ""),
+        ("flare", 'system = "S."', ScriptedModel(), "system: .* no system turn: call it instruction, which"),
+        ("flare(layout=chat)", 'system = "S."', ScriptedModel(), ""),
+        ("flare", 'system = "S."', CHAT, ""),
+        ("flare", 'base = "strategyqa"', ScriptedModel(), ""),  # its base has a system turn, too
+        ("flare", "strategyqa", ScriptedModel(), ""),
+        ("closed_book", 'heading = "Found:"', CHAT, "heading: .* since closed_book shows no passages: leave"),
+        (
+            "single(ask_short_answer=no)",
+            'elicitation = " So the answer is:"',
+            CHAT,
+            "elicitation: .*asks for",
+        ),
+        ("blender(a=flare(), b=single())", "", CHAT, ""),
+        ("selfrag", LINES, ScriptedModel(), "a note"),
+        (
+            "selfrag",
+            LINES,
+            NATIVE,
+            "instruction: .* scripted was trained on prompts of its own: .*instructions",
+        ),
+    ],
+)
+def test_a_text_without_effect_is_refused(file, method, text, asked, expected):
+    prompts = {"prompts": file(text) if "=" in text else text} if text else {}
+    notes = notes_on(make_method(method, **prompts), {"answer": asked}, "")
+    if ":" not in expected:
+        assert len(list(notes)) == bool(expected)
+        return
+    with pytest.raises(PromptsError, match=rf"mine\.toml, {expected}"):
+        list(notes)
+
+
+@pytest.mark.parametrize(
+    ("method", "model_spec", "prompts", "asked", "expected"),
+    [
+        (
+            "single",
+            "bundled",
+            "own",
+            ScriptedModel(),
+            ["bundled was trained on the prompts plain, and .* single"],
+        ),
+        ("single", "bundled", "plain", ScriptedModel(), []),
+        ("single", "bundled:base", "own", ScriptedModel(), []),
+        ("airrag", "bundled", "airrag", ScriptedModel(), ["the prompts airrag-reader, .* for airrag"]),
+        (
+            "selfrag",
+            "bundled:base",
+            None,
+            ScriptedModel(),
+            ["selfrag asks scripted in words.*bundled:selfrag"],
+        ),
+        ("selfrag(scorer=prompted)", "bundled:base", None, ScriptedModel(), []),
+        ("selfrag", "bundled:selfrag", None, NATIVE, []),
+        ("blender(a=selfrag(), b=single())", "", None, ScriptedModel(), ["selfrag asks scripted"]),
+    ],
+)
+def test_notes_on_a_method_with_a_model(method, model_spec, prompts, asked, expected):
+    made = make_method(method, model=model_spec, prompts=prompts)
+    notes = list(notes_on(made, {"answer": asked}, model_spec))
+    assert len(notes) == len(expected)
+    assert all(map(re.search, expected, notes))
+
+
+def test_a_note_is_given_once_and_traced():
+    notes, found = list[str](), ScriptedRetriever([])
+    with noted(lambda name, text: notes.append(text)):
+        engine = EngineConfig(
+            method="selfrag", models={"answer": ScriptedModel(scores=NO)}, retriever=found
+        ).open()
+    (text,) = notes
+    traced = [event.text for event in engine.ask("Who?").trace.events if isinstance(event, Noted)]
+    assert (traced, "selfrag asks scripted in words" in text) == ([text], True)
 
 
 # The prompts of AirRAG in its methods.

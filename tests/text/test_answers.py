@@ -133,6 +133,12 @@ def test_the_short_answer_as_the_authors_read_it(reading, text, answer):
         ("“The” Rhône – no.1", "“ ” rhône – no1"),
         ("The A!", ""),
         ("「长江」。", "长江"),
+        # The form of a character does not matter: composed or not, wide or not, of whichever script.
+        ("Zu\u0308rich Ϊ\u0301", "zürich ΐ"),
+        ("２０２３年 ﬁsh H₂O 10²", "2023年 fish h2o 10 2"),
+        ("١٩٠٢ ۱۳۵۷ १९४७ ১৯৭১ ๒๕๖๓", "1902 1357 1947 1971 2563"),
+        ("«Moscou» ¿Madrid? „Wien؟ ٣٫١٤ ライオン・キング", "moscou madrid wien 314 ライオンキング"),
+        ("Vi\u00adenna می\u200cخواهم \u200fÖ´", "vienna میخواهم ö"),
     ],
 )
 def test_the_normal_form(text, normal):

@@ -33,6 +33,20 @@ from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
 from askance.text.support import PromptPassages
 
+_REPLY = "Reply in the way of the examples above."
+_LINES = {
+    "plain": ("Answer from these passages.", ""),
+    "hotpotqa": (
+        _REPLY,
+        "Reason step by step in the manner of the examples, then answer this question.\n",
+    ),
+    "strategyqa": (
+        _REPLY,
+        "Work out step by step, as the examples do, whether the answer is yes or no.\n\n",
+    ),
+}
+"""The instruction and the text before the question in the authors' layout, by packaged prompt set."""
+
 
 @checked_dataclass(kw_only=True)
 class AuthorsMethod(TokenLimited):
@@ -215,10 +229,12 @@ class AuthorsState:
         template, question = self.template, self.question
         demos = template.demos if question.demos is None else question.demos
         spans = [*example_spans(demos, gap="\n")]
+        instruction, before = _LINES.get(template.name, (_REPLY, ""))
         if passages is not None:
-            heading, instruction = f"{template.heading}\n", f"{template.instruction}\n"
-            spans += [Span(heading), *numbered(passages), Span(instruction)]
-        spans += [Span(f"{template.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
+            heading, line = f"{template.heading}\n", template.instruction or instruction
+            spans += [Span(heading), *numbered(passages), Span(f"{line}\n")]
+        before = template.before_question or before
+        spans += [Span(f"{before}Question: "), untrusted(question.text), Span("\nAnswer:")]
         return Raw(tuple(spans), control_spans(text, self.control))
 
 

@@ -16,7 +16,6 @@ from askance.configuration.catalogue import (
     INDEX_RETRIEVERS,
     METRICS,
     MODELS,
-    RETRIEVERS,
     TABLES,
     Kind,
 )
@@ -156,7 +155,7 @@ def open_retriever(
 
     Args:
         index: The index folder, if the retriever needs one.
-        kind: One of `INDEX_RETRIEVERS`, a plug-in as ``NAME:PLACE?option=value``, a class as
+        kind: One of `INDEX_RETRIEVERS` with its options, a plug-in as ``NAME:PLACE?option=value``, a class as
             ``module:Class?option=value``, or a retriever object.
         encoder: The query encoder; by default the one that the index names.
         reranker: What reorders the hits, by name or as an object.
@@ -173,13 +172,14 @@ def open_retriever(
             return with_reranker(retriever, reranker)
     if not isinstance(kind, str):
         return kind
-    if kind not in INDEX_RETRIEVERS:
+    row = index_row(kind)
+    if row is None:
         return cast(Retriever, _load("retriever", kind))
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
-    open_folder, path = resolve_name(RETRIEVERS[kind].target), Path(index)
-    if not RETRIEVERS[kind].encodes:
-        return cast(Retriever, open_folder(path))
+    open_folder, path, options = resolve_name(row.target), Path(index), parse_spec(kind).options
+    if not row.encodes:
+        return cast(Retriever, open_folder(path, **options))
     chosen = encoder or _encoder_of(path)
     with doing(f"opening the vectors of {path}"):
         return cast(Retriever, open_folder(path, chosen))
@@ -210,9 +210,21 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRe
     return RerankedRetriever(retriever, load_reranker(named), candidates, retriever_weight)
 
 
+def index_row(retriever: object) -> Kind | None:
+    """Return the row of a retriever that searches the index folder, or None for any other retriever.
+
+    Raises:
+        UnknownName: An option is unknown.
+    """
+    if not isinstance(retriever, str) or (spec := parse_spec(retriever)).name not in INDEX_RETRIEVERS:
+        return None
+    return cast(Kind, find("retriever", spec))
+
+
 def encodes(retriever: object) -> bool:
     """Return whether a retriever searches an index with a query encoder."""
-    return retriever in INDEX_RETRIEVERS and RETRIEVERS[str(retriever)].encodes
+    row = index_row(retriever)
+    return row is not None and row.encodes
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:

@@ -191,7 +191,7 @@ ENTAILMENTS = {
 }
 
 RETRIEVERS = {
-    "bm25": Kind("askance.retrieval.bm25:open_index", "by words"),
+    "bm25": Kind("askance.retrieval.bm25:open_index", "by words", "bm25[?k1=…&b=…]"),
     "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", encodes=True),
     "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", encodes=True),
     "langchain": Kind(

@@ -19,7 +19,7 @@ from askance.core.errors import DatasetError, InputError, MissingExtra, UnknownN
 from askance.core.extensions import find_extension, find_with_place, known_names
 from askance.core.spec import parse_spec
 from askance.evaluation.datasets import Dataset, DatasetFile, Example
-from askance.evaluation.metrics import Metric
+from askance.evaluation.metrics import UNICODE, Metric
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.readings import AnswerReading
 
@@ -74,7 +74,7 @@ def _with_dataset(file: str) -> str:
 
     The hint is an empty string if `file` does not look like the name of a file with questions.
     """
-    kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
+    kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
     kind = kinds.get(Path(file).suffix.lower())
     if kind is None:
         return ""
@@ -84,8 +84,8 @@ def _with_dataset(file: str) -> str:
 def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:
     """Return the metrics with these names, ready to score answers.
 
-    All names are checked here, so that a wrong name is reported before any question is asked. A number of
-    passages may follow a name, as in ``supporting_recall@5``.
+    All names are checked here, so that a wrong name is reported before any question is asked. A parameter may
+    follow a name, as in ``supporting_recall@5`` and ``exact_match:unicode``.
 
     Raises:
         UnknownName: There is no such metric.
@@ -101,7 +101,7 @@ def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading 
         if metric.package and find_spec(metric.package) is None:
             raise MissingExtra(metric.package, metric.extra, f"metric {name!r}")
         function = metric_function(metric)
-        key = (function, *parameters.values())
+        key = (function, metric.has_ascii_signs, *parameters.values())
         if key in named:
             raise InputError(f"metric {name!r} is named twice, first as {named[key]!r}: leave one out.")
         named[key] = name
@@ -117,14 +117,16 @@ def metric_function(metric: Metric) -> Callable[..., float | None]:
 
 def _find_metric(name: str) -> tuple[Metric, dict[str, Any]]:
     """Return the metric with this name, and the keyword arguments of its function."""
-    stem, mark, parameter = (*re.split("([:@])", name, maxsplit=1), "", "")[:3]
+    stem, mark, parameter = name.partition("@")
     metric = METRICS.get(stem) or _metric_extension(stem)
     if metric is None:
-        extension = _metric_extension(name)
-        if extension is None:
-            known = known_names("metrics", METRICS)
-            raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
-        return extension, {}
+        stem, mark, parameter = (*re.split("([:@])", name, maxsplit=1), "", "")[:3]
+        metric = METRICS.get(stem)
+    if metric is None:
+        known = known_names("metrics", METRICS)
+        raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
+    if mark + parameter == UNICODE and metric.compares_texts:
+        return replace(metric, has_ascii_signs=True), {}
     if mark == "@" and metric.counts_passages:
         if not re.fullmatch("[1-9][0-9]*", parameter):
             raise InputError(f"metric {name!r}: {parameter!r} is no number of passages; write {stem}@5.")

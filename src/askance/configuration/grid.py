@@ -39,8 +39,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from askance.configuration.build import ROLES
-from askance.configuration.catalogue import DEFAULT_RETRIEVER, INDEX_RETRIEVERS
+from askance.configuration.build import ROLES, index_row
+from askance.configuration.catalogue import DEFAULT_RETRIEVER
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.settings import ALIASES, SELECTIONS, SETTINGS, EngineConfig, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
@@ -179,7 +179,7 @@ def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     These may be the retriever and reranker (without an index folder), the encoder, models and prompts.
     """
     config = sourced.config
-    if config.retriever in INDEX_RETRIEVERS and config.index in (None, Path(GOLD)):
+    if index_row(config.retriever) and config.index in (None, Path(GOLD)):
         config = replace(config, retriever=DEFAULT_RETRIEVER, rerank=None)
     return replace(sourced, config=config).for_method(PromptTemplate)
 

@@ -27,7 +27,7 @@ from askance.configuration.catalogue import (
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
-from askance.core.errors import InputError, ModelLacks, UnknownName, about
+from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
     SearchParameter,
@@ -36,7 +36,7 @@ from askance.core.parameters import (
     parse_parameters,
     search_parameter,
 )
-from askance.core.ports import Encoder, Method, Retriever, RoleModel
+from askance.core.ports import Encoder, Method, Model, Retriever, RoleModel, language_model
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
 
@@ -312,6 +312,47 @@ def _reader_folder(spec: Spec) -> Path | None:
     if adapter or kind.places is None:
         return Path(adapter or spec.place).expanduser()
     return bundled_adapter(spec.place)
+
+
+def notes_on(method: Method, models: Mapping[Role, RoleModel], spec: str) -> Iterator[str]:
+    """Yield what speaks against a method or its members with these models and prompts.
+
+    Args:
+        spec: The specification of the answering model.
+
+    Raises:
+        PromptsError: A text that a prompts file changes would be in no prompt.
+    """
+    member: Any
+    for member in _with_members(method):
+        name = name_of(type(member))
+        for key, place in getattr(getattr(member, "prompts", None), "places", {}).items():
+            if reason := _no_effect(key, member, name, language_model(models["answer"])):
+                raise PromptsError(f"{place}: it would have no effect, since {reason}.")
+        for parameter, trained_on in reader_prompts(type(member), spec).items():
+            if getattr(member, parameter) != trained_on:
+                yield (
+                    f"{spec} was trained on the prompts {trained_on}, and answered worse with others when it "
+                    f"was measured: leave out --prompts for {name}."
+                )
+        if hasattr(member, "warning") and (warning := member.warning(models)):
+            yield warning
+
+
+def _no_effect(key: str, method: Any, name: str, model: Model) -> str:
+    """Return the reason why a text of a prompt template would be in no prompt, and a remedy, or nothing."""
+    from askance.methods.selfrag.tokens import has_reflection_tokens
+
+    layout = getattr(method, "layout", "raw")
+    if hasattr(method, "instructions") and has_reflection_tokens(model):
+        return f"{model.name} was trained on prompts of its own: change those with --set instructions=FILE"
+    if key == "system" and (layout == "raw" or (layout == "auto" and "raw" in model.capabilities)):
+        return "raw text has no system turn: call it instruction, which every layout has, or set layout=chat"
+    if key == "heading" and not method.needs.retriever:
+        return f"{name} shows no passages: leave it out, or choose a method that searches"
+    if key == "elicitation" and not getattr(method, "ask_short_answer", True):
+        return "ask_short_answer=no asks for none: leave one of them out"
+    return ""
 
 
 def choose_method(

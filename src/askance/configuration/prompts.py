@@ -75,8 +75,8 @@ def open_prompts(
     """
     if isinstance(name, str) and name in TEMPLATES[kind]:
         path = Path(__file__).parent / "prompt_sets" / f"{name}.toml"
-        template: W = _BUILT_IN.get((kind, name)) or dataclasses.replace(_read(path, kind), name=name)
-        return template
+        built_in: W | None = _BUILT_IN.get((kind, name))
+        return built_in or dataclasses.replace(_read(path, kind), name=name, places={})
     extension = find_extension("prompts", name) if isinstance(name, str) else None
     if extension is not None:
         if not isinstance(extension.target, kind):
@@ -96,7 +96,8 @@ def prompts_toml(name: str | Path) -> str:
     base = _content(path, PromptTemplate).get("base") if is_file else name
     if base in [*AIRRAG_PROMPT_SETS]:
         return to_toml(open_prompts(name, AirragPromptTemplate), base="airrag")
-    return to_toml(open_prompts(name, PromptTemplate, known))
+    more = {"base": base} if base in [*PROMPT_SETS] else {}
+    return to_toml(open_prompts(name, PromptTemplate, known), **more)
 
 
 def to_toml(template: Any, **more: str) -> str:
@@ -109,7 +110,8 @@ def to_toml(template: Any, **more: str) -> str:
     lines = [f"{key} = []" for key, demos in lists.items() if not demos]
     for key, value in content.items():
         if key not in lists:
-            lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}")
+            where = "  # only in chats" * (key == "system" and isinstance(template, PromptTemplate))
+            lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}{where}")
     for key, demos in lists.items():
         for demo in demos:
             question, answer = _quoted(demo.question), _quoted(demo.answer)
@@ -158,6 +160,8 @@ def _read(path: Path, kind: type[W]) -> W:
     read: W = kind(**values)
     if isinstance(read, PromptTemplate):
         _check_answers(path, read)
+        changed = [key for key in content if getattr(read, key) != getattr(template, key)]
+        return dataclasses.replace(read, places={key: f"prompts {path}, {key}" for key in changed})
     return read
 
 

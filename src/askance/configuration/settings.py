@@ -25,11 +25,10 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
-    INDEX_RETRIEVERS,
     METHODS,
     PORT_OF_SETTING,
 )
-from askance.configuration.methods import choose_method, class_of, make_method
+from askance.configuration.methods import choose_method, class_of, make_method, notes_on
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import awaitable, check_port, spec_of
 from askance.core.filters import Filter
@@ -140,8 +139,9 @@ class EngineConfig:
 
     Attributes:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
-        retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without an
-            index, what to search: a plug-in's name, or module:Class?option=value.
+        retriever: How to search the index: bm25 (words; bm25?k1=0.9&b=0.4 sets the parameters), dense
+            (vectors) or hybrid (both). Without an index, what to search: a plug-in's name, or
+            module:Class?option=value.
         rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
             name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
             ?candidates=20&retriever_weight=0.5 to change how many, and how much the old order counts.
@@ -261,7 +261,7 @@ class EngineConfig:
                         f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
                         "out, or name an index (--index DIR) and a method that searches."
                     )
-        if self.retriever not in INDEX_RETRIEVERS:
+        if build.index_row(self.retriever) is None:
             if isinstance(self.retriever, str):
                 build.find("retriever", parse_spec(self.retriever))
             if self.index is not None:
@@ -348,8 +348,6 @@ class EngineConfig:
         method, why = choose_method(
             method, self.make, models, retriever, encoder, is_named=self.method is not None
         )
-        if why:
-            note("method", why)
         return self.engine(method, models, retriever, encoder, why)
 
     def engine(
@@ -362,7 +360,10 @@ class EngineConfig:
     ) -> "Engine":
         """Make an engine from loaded parts. The traces of the engine record this configuration.
 
+        A note says why this method answers, and what speaks against it (see `notes_on`).
+
         Raises:
+            PromptsError: A text that a prompts file changes would be in no prompt.
             MissingExtra: `abstain_below` is set, and the extra for the cross-encoder is not installed.
             MissingAbility: `abstain_below` or `strict` is set, and the method searches nothing.
         """
@@ -374,6 +375,10 @@ class EngineConfig:
             )
         from askance.ask import Engine
 
+        with about("prompts"):
+            why = " ".join(filter(None, dict.fromkeys([why, *notes_on(method, models, self.answer_spec)])))
+        if why:
+            note("method", why)
         return Engine(
             method,
             models,

@@ -20,8 +20,8 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.configuration.build import encodes
-from askance.configuration.catalogue import DEFAULT_METHOD, INDEX_RETRIEVERS
+from askance.configuration.build import encodes, index_row
+from askance.configuration.catalogue import DEFAULT_METHOD
 from askance.configuration.methods import class_of, prompts_class
 from askance.configuration.server import EXPOSING, SERVER_SETTINGS, TABLE, ServerConfig
 from askance.configuration.settings import (
@@ -292,9 +292,9 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
     before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
-    if now.get("retriever") is not None and now["retriever"] not in INDEX_RETRIEVERS:
+    if now.get("retriever") is not None and index_row(now["retriever"]) is None:
         yield "index"
-    if now.get("index") is not None and before.get("retriever") not in INDEX_RETRIEVERS:
+    if now.get("index") is not None and index_row(before.get("retriever")) is None:
         yield "retriever"
     if not now.keys().isdisjoint(SELECTIONS):
         yield from SELECTIONS

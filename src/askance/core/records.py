@@ -1,4 +1,4 @@
-"""Files of records (JSON Lines, a JSON array or a table), and typed access to the fields of a record.
+"""Files of records (JSON, a table or Parquet), and typed access to the fields of a record.
 
 If a field does not have the expected type, an error names the field and the problem.
 """
@@ -6,17 +6,22 @@ If a field does not have the expected type, an error names the field and the pro
 import csv
 import gzip
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, cast
 
-from askance.core.errors import DatasetError
+from askance.core.errors import DatasetError, MissingExtra
 
 T = TypeVar("T")
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TABLES = (".csv", ".tsv")
+PARQUET = ".parquet"
+_DELIMITERS = ",;\t|"
 Convert = Callable[["Field", int], Iterable[T]]
 """A function that converts a record to values, given the record and its number in the file, counted from
 1. The function may raise `Flaw`."""
@@ -26,6 +31,8 @@ RowsOf = Callable[[Path], Rows]
 
 MAX_ROW_CHARACTERS = 16_000_000
 """The longest row of a table."""
+_SHARD = re.compile(r"(-\d+-of-\d+|/\d+)?\.parquet$")
+_BATCH_ROWS = 1_000
 _ABSENT: Any = object()
 _SHOWN_CHARACTERS = 60
 _QUOTING = (
@@ -185,7 +192,7 @@ def converted(row: Any, number: int, convert: Convert[T], shape: str, place: str
 
 
 def rows(path: Path, inside: str | None = None) -> Rows:
-    """Yield the records of a file, which is either JSON Lines or a JSON array.
+    """Yield the records of a file, which is JSON Lines, a JSON array or Parquet.
 
     Args:
         inside: The name of the field that holds the array, if the file may also contain an object with such a
@@ -194,6 +201,9 @@ def rows(path: Path, inside: str | None = None) -> Rows:
     Raises:
         DatasetError: The file can't be read, or is not JSON.
     """
+    if path.suffix.lower() == PARQUET:
+        yield from parquet_rows(path)
+        return
     with opened(path) as file:
         first = next((line for line in file if line.strip()), "").lstrip()
     if not first.startswith("[") and not (inside and _opens_object(first, inside)):
@@ -217,13 +227,47 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def rows_or_table(path: Path) -> Rows:
     """Yield the records of a file. A file named .csv or .tsv is read as a table, any other as JSON."""
-    return table_rows(path) if path.suffix.lower() in DELIMITERS else rows(path)
+    return table_rows(path) if path.suffix.lower() in TABLES else rows(path)
+
+
+def parquet_rows(path: Path, split: str | None = None) -> Rows:
+    """Yield the rows of a Parquet file, or of the files of one split in the folder of a dataset.
+
+    The files of a split are called ``validation.parquet``, ``validation-00000-of-00002.parquet`` and so on,
+    or ``validation/0000.parquet``, as on the Hugging Face hub.
+
+    Raises:
+        DatasetError: A file can't be read, or the folder has no such split, or several and none is named.
+        MissingExtra: pyarrow is not installed. The message has the pip command.
+    """
+    if find_spec("pyarrow") is None:
+        raise MissingExtra("pyarrow", "parquet", f"reading {path}")
+    import pyarrow
+    from pyarrow import parquet
+
+    files = sorted(path.rglob(f"*{PARQUET}")) if path.is_dir() else [path]
+    splits = {file: _SHARD.sub("", file.relative_to(path.parent).as_posix()) for file in files}
+    chosen = [file for file in files if split is None or f"/{splits[file]}".endswith(f"/{split}")]
+    if len({splits[file] for file in chosen}) != 1:
+        listing = ", ".join(sorted(set(splits.values()))) or f"no file that ends in {PARQUET}"
+        asked = "several splits" if chosen else f"no split {split!r}" if files else "no rows"
+        raise DatasetError(f"{path} has {asked}, but {listing}: name the split, as in ?split=validation.")
+    numbers = count(1)
+    try:
+        for file in chosen:
+            with file.open("rb") as opened_file:
+                for batch in parquet.ParquetFile(opened_file).iter_batches(_BATCH_ROWS):
+                    yield from ((f"row {next(numbers)}", row) for row in batch.to_pylist())
+    except (OSError, pyarrow.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or f"{error}".partition("\n")[0]
+        raise DatasetError(f"can't read {file}: {reason}. Fetch or write it again.") from error
 
 
 def table_rows(path: Path) -> Rows:
     """Yield the location and the cells by column name of each row of a table.
 
-    The location is the line on which the row ends.
+    The location is the line on which the row ends. The first line shows by which character cells are
+    separated.
 
     Args:
         path: The file, named .csv or .tsv.
@@ -231,12 +275,13 @@ def table_rows(path: Path) -> Rows:
     Raises:
         DatasetError: The file can't be read, or is not a valid table.
     """
-    delimiter = DELIMITERS.get(path.suffix.lower())
-    if delimiter is None:
+    if path.suffix.lower() not in TABLES:
         raise DatasetError(f"{path} is neither .csv nor .tsv: rename it after the delimiter of its cells.")
     header: list[str] = []
     with opened(path, newline="") as file:
-        for line, cells, problem in csv_rows(file, delimiter):
+        first = next((line for line in file if line.strip()), "")
+        file.seek(0)
+        for line, cells, problem in csv_rows(file, delimiter_in(first)):
             names = [cell.strip() for cell in cells if cell.strip()]
             if not header and len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
@@ -246,6 +291,17 @@ def table_rows(path: Path) -> Rows:
             if header:
                 yield f"line {line}", {name: cell for name, cell in zip(header, cells, strict=True) if name}
             header = header or [cell.strip() for cell in cells]
+
+
+def delimiter_in(header: str) -> str:
+    """Return the delimiter that splits the first line of a table into the most cells of a single word."""
+    bare = re.sub(r'"[^"]*"', "x", header)
+
+    def num_words_and_cells(delimiter: str) -> tuple[int, int]:
+        cells = bare.split(delimiter)
+        return sum(cell.strip().isidentifier() for cell in cells), len(cells)
+
+    return max(_DELIMITERS, key=num_words_and_cells)
 
 
 def csv_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str], str]]:

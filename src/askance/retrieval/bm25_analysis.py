@@ -18,7 +18,6 @@ Other scripts have rules of their own, which do not depend on the language of th
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -27,7 +26,15 @@ from itertools import pairwise
 import tantivy
 
 from askance.core.errors import UnknownName
-from askance.text.words import HANGUL, IDEOGRAPHS, JOINERS, LANGUAGES, MARKS, SOUTHEAST_ASIAN
+from askance.text.words import (
+    HANGUL,
+    IDEOGRAPHS,
+    JOINERS,
+    LANGUAGES,
+    MARKS,
+    SOUTHEAST_ASIAN,
+    compatibility_form,
+)
 
 _JOINED = IDEOGRAPHS + HANGUL + SOUTHEAST_ASIAN
 _LETTERS = rf"[^\W_{_JOINED}]+(?:[{MARKS}]+[^\W_{_JOINED}]*)*"
@@ -38,8 +45,6 @@ _WORD = re.compile(
     rf"{_LETTERS}(?:'{_LETTERS})*"
     rf"|(?P<joined>[{IDEOGRAPHS}]+(?:\n[{IDEOGRAPHS}]+)*|[{HANGUL}]+|[{SOUTHEAST_ASIAN}]+)"
 )
-_EXPONENT = re.compile(r"[²³¹⁰⁴-⁹](?<=\d.)")
-_OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _OF_SCRIPT = {
     "arabic": re.compile("[\u0600-\u06ff]"),
     "russian": re.compile("[\u0400-\u052f]"),
@@ -94,7 +99,7 @@ class Analysis:
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of `text`, in order and with repetitions. No term contains white space."""
-        plain = text if text.isascii() else _with_common_digits(text).replace("’", "'")
+        plain = text if text.isascii() else compatibility_form(text).replace("’", "'")
         if self.language == "turkish":
             plain = plain.replace("I", "ı").replace("İ", "i")
         plain, rules = plain.lower(), (self.language, self.stop_words, self.stemming)
@@ -112,12 +117,6 @@ class Analysis:
             else:
                 terms += _word_terms(match[0], *rules)
         return terms
-
-
-def _with_common_digits(text: str) -> str:
-    """Return text in the form NFKC, with the digits 0 to 9, and with a space before an exponent."""
-    plain = unicodedata.normalize("NFKC", _EXPONENT.sub(r" \g<0>", text))
-    return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), plain)
 
 
 @lru_cache(maxsize=65_536)

@@ -5,13 +5,16 @@ Sentence boundaries come from `sentencex`, so initials, abbreviations and decima
 
 import re
 import string
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from askance.core.panics import panics_as
 from askance.core.types import Cut, Question, Token
 from askance.text.options import named_option
+from askance.text.words import compatibility_form
 
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
 """Characters that sentencex can't handle. At non-ASCII white space it splits a character and panics, and it
@@ -129,7 +132,8 @@ AUTHORS_MARKER = "the answer is"
 _AFTER_THE_ANSWER = ("Question:", "#10000000", "Note:")
 _END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}{_WIDE}「」『』《》〈〉【】（）")
+_TYPOGRAPHIC = str.maketrans("‐‑‒–—―‘’ʻʼ′“”″", "------'''''\"\"\"")
+"""The dashes, apostrophes and quotation marks of English text, each with the ASCII character for it."""
 
 
 def short_answer(text: str, question: Question) -> str:
@@ -276,14 +280,44 @@ def normalise_answer(text: str) -> str:
     """Return `text` in lower case, without punctuation, articles and superfluous white space.
 
     The steps are applied in this order, so "A.B." becomes "ab" and "U.S.A" becomes "usa". This is the common
-    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN, which remove ASCII punctuation. That
-    of other scripts, such as "。", is removed, too. An answer that consists of articles and punctuation
-    becomes an empty string.
+    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN, which remove ASCII punctuation. They
+    keep typographic dashes and quotation marks (see `with_ascii_signs`), and so does this function. An answer
+    that consists of articles and punctuation becomes an empty string.
 
-    >>> normalise_answer("The  Beatles'  song!")
-    'beatles song'
+    In addition, all forms of a character count as the same: composed characters, full-width
+    letters, ligatures and the digits of all scripts. The punctuation of other languages, such as "。" and
+    "¿", is removed, and so are soft hyphens and zero-width characters.
+
+    >>> normalise_answer("The  Beatles'  song!"), normalise_answer("«１９０２»"), normalise_answer("1914–18")
+    ('beatles song', '1902', '1914–18')
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    if not text.isascii():
+        text = compatibility_form(_without_punctuation(text))
+    plain = unicodedata.normalize("NFC", _without_punctuation(text.lower()))
+    return " ".join(_ARTICLES.sub(" ", plain).split())
+
+
+def with_ascii_signs(text: str) -> str:
+    """Return `text` with ASCII dashes, apostrophes and quotation marks in place of typographic ones.
+
+    All other characters get their common form (see `normalise_answer`).
+
+    >>> with_ascii_signs("O’Brien, １９１４–1918")
+    "O'Brien, 1914-1918"
+    """
+    return compatibility_form(text.translate(_TYPOGRAPHIC))
+
+
+def _without_punctuation(text: str) -> str:
+    return "".join(character for character in text if not _is_removed(character))
+
+
+@lru_cache(maxsize=65_536)
+def _is_removed(character: str) -> bool:
+    """Return whether a character is punctuation, a spacing accent or invisible, and not typographic."""
+    if character.isascii() or ord(character) in _TYPOGRAPHIC:
+        return character in string.punctuation
+    return unicodedata.category(character) in ("Cf", "Sk", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps")
 
 
 def awaits_answer(text: str) -> bool:

@@ -58,6 +58,18 @@ The piece is a run of at most 200 characters other than white space. In scripts 
 two characters (Han, Kana) or four (Thai, Lao, Burmese, Khmer), and the punctuation that follows them.
 """
 _ONE_CHARACTER = re.compile(f"[{IDEOGRAPHS}]")
+_EXPONENT = re.compile(r"[²³¹⁰⁴-⁹](?<=\d.)")
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
+
+
+def compatibility_form(text: str) -> str:
+    """Return text in the form NFKC, with the digits 0 to 9, and with a space before an exponent.
+
+    >>> compatibility_form("ﬁsh, ١٩٠٢, ２０２３, 10²")
+    'fish, 1902, 2023, 10 2'
+    """
+    plain = unicodedata.normalize("NFKC", _EXPONENT.sub(r" \g<0>", text))
+    return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), plain)
 
 
 def joined(pieces: Iterable[str]) -> str:

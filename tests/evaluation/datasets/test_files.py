@@ -30,14 +30,14 @@ def test_every_example_of_a_file(spec):
 
 
 def test_every_dataset_has_a_complete_row_in_the_catalogue_and_a_file_here():
-    assert {spec.partition(":")[0] for spec in EXPECTED} | {"sample"} == DATASETS.keys()
+    assert {spec.partition(":")[0] for spec in EXPECTED} | {"sample", "parquet"} == DATASETS.keys()
     for name, dataset in DATASETS.items():
         assert dataset.spec.partition(":")[0] == name
         assert all(f"{option}=" in dataset.spec for option in dataset.options)
         assert dataset.what
         assert dataset.licence
         assert bool(dataset.layouts) == dataset.takes_path
-        assert bool(dataset.source) == (name not in ("jsonl", "csv", "sample"))
+        assert bool(dataset.source) == (name not in ("jsonl", "parquet", "csv", "sample"))
 
 
 @pytest.mark.parametrize("name", [name for name, row in DATASETS.items() if "FlashRAG" in row.layouts])

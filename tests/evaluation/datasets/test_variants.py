@@ -4,9 +4,13 @@
 """
 
 import json
+import re
 
 import pytest
 
+from askance.configuration.evaluation import read_dataset
+from askance.core.errors import DatasetError, MissingExtra
+from askance.core.installing import install_line
 from askance.core.records import rows
 from askance.evaluation.datasets.example import SupportingFacts
 from tests.evaluation.datasets.rows import read_as, row, write
@@ -29,6 +33,59 @@ def iirc(answer, text="", *context):
 def test_a_variant(tmp_path, case):
     content = tuple(case["lines"]) if "lines" in case else case["content"]
     assert [row(example) for example in read_as(case["file"], content, tmp_path)] == case["expected"]
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """Return a folder as the Hugging Face hub has it, with two splits, and one with two sets of splits."""
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    for name, ids in (
+        ("one/data/train-00000-of-00001", "x"),
+        ("one/data/validation-00000-of-00002", "ab"),
+        ("one/data/validation-00001-of-00002", "c"),
+        ("two/rc/validation/0000", "a"),
+        ("two/web/validation/0000", "b"),
+    ):
+        answers = [{"text": ["Ada"] if id != "b" else [], "answer_start": [0]} for id in ids]
+        table = pyarrow.table({"id": list(ids), "question": ["Who?"] * len(ids), "answers": answers})
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(table, path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome"),
+    [
+        ("parquet:one?split=validation", "abc"),
+        ("parquet:one/data?split=train", "x"),
+        ("parquet:one/data/train-00000-of-00001.parquet", "x"),
+        ("jsonl:one/data/train-00000-of-00001.parquet", "x"),
+        ("squad2:one/data/validation-00000-of-00002.parquet?unanswerable=keep", "ab"),
+        ("parquet:two?split=rc/validation", "a"),
+        ("parquet:one", "several splits, but one/data/train, one/data/validation: name the split"),
+        ("parquet:one?split=test", "no split 'test', but one/data/train, one/data/validation: name"),
+        ("parquet:two?split=validation", "several splits, but two/rc/validation, two/web/validation: name"),
+        ("parquet:empty", "no rows, but no file that ends in .parquet"),
+        ("parquet:text.parquet", "can't read .*text.parquet: .*magic bytes.* Fetch or write it again"),
+        ("parquet:none.parquet", "can't read .*none.parquet: No such file or directory. Fetch or"),
+    ],
+)
+def test_parquet(hub, spec, outcome):
+    write(hub / "text.parquet", "question,answers\n")
+    (hub / "empty").mkdir()
+    spec = spec.replace(":", f":{hub}/")
+    if " " not in outcome:
+        assert "".join(example.question.id for example in read_dataset(spec)) == outcome
+        return
+    with pytest.raises(DatasetError, match=outcome):
+        read_dataset(spec)
+
+
+def test_parquet_without_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr("askance.core.records.find_spec", lambda package: None)
+    with pytest.raises(MissingExtra, match=f"'pyarrow'.*{re.escape(install_line('parquet'))}"):
+        read_dataset(f"parquet:{tmp_path}")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from askance.core.installing import install_line
 from askance.core.trace import Searched, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.evaluation.datasets import Example
+from askance.evaluation.metrics import Metric
 from tests.tolerances import near
 
 BONN, TOSCA = Passage("1", "Bonn", "Bonn lies on the Rhine."), Passage("2", "Tosca", "An opera.")
@@ -26,6 +27,27 @@ def events():
     for passage in (TOSCA, BONN):
         trace.add(Searched, query="q", k=1, hits=(Hit(passage, 1.0, 1),))
     return trace.events
+
+
+of_length = Metric(lambda text, golds, first=9: float(len(text) <= first), "text", counts_passages=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "gold", "score"),
+    [
+        ("exact_match", "O’Brien", "O'Brien", 0),  # as SQuAD's script scores it
+        ("exact_match:unicode", "O’Brien", "O'Brien", 1),
+        ("exact_match:unicode", "“1914–１９18”", "1914-1918", 1),
+        ("f1:unicode", "Paris – “now”", "Paris now", 1),
+        ("match:unicode", "the 1914–1918 war", "1914-1918", 1),
+        (f"{__name__}:of_length@5", "Paris", "", 1),
+        (f"{__name__}:of_length@4", "Paris", "", 0),
+        (f"{__name__}:of_length", "Paris", "", 1),
+    ],
+)
+def test_a_parameter_follows_the_name(name, text, gold, score):
+    example, answer = Example(EXAMPLE.question, (gold,)), Answer(text, text)
+    assert open_metrics([name]).scores(example, answer, ()) == {name: score}
 
 
 def test_every_metric_reads_its_own():
@@ -96,8 +118,12 @@ def test_a_failed_question_is_wrong_where_an_empty_answer_is_right_and_the_defau
         (["recall", ""], "unknown metric ''"),
         ([], "no metric is named: name one or more, such as exact_match"),
         (["f1", "recall", "f1"], "'f1' is named twice, first as 'f1'"),
-        (["f1@5"], r"'f1@5': f1 takes no '@5'; write f1\."),
+        (["f1@5"], r"'f1@5': f1 takes no '@5'; write f1\[:unicode\]\."),
         (["accuracy:dragin"], "takes no ':dragin'; write accuracy"),
+        (["str_em:unicode"], "takes no ':unicode'; write str_em"),
+        (["f1:unicode", "f1:unicode"], "'f1:unicode' is named twice"),
+        ([f"{__name__}:of_length@0"], "'0' is no number of passages; write .*:of_length@5"),
+        ([f"{__name__}:EXAMPLE"], "is no function"),
         (["supporting_recall:5"], r"takes no ':5'; write supporting_recall\[@K\]"),
         (["supporting_recall@"], "'' is no number of passages; write supporting_recall@5"),
         *(([f"supporting_recall@{number}"], "is no number") for number in ("0", "05", "-1", "5\n", "٥")),

@@ -31,8 +31,7 @@ from askance.core.ports import Model, Retriever
 from askance.core.safe_text import json_line
 from askance.core.types import GenerateRequest, Passage, Prompt, Question, Sampling, Span, untrusted
 from askance.evaluation.choose.passages import PassageChoice
-from askance.evaluation.datasets.example import Paragraph, SupportingFacts, whole
-from askance.evaluation.datasets.single_hop import NO_ANSWER, UNANSWERABLE
+from askance.evaluation.datasets.example import NO_ANSWER, UNANSWERABLE, Paragraph, SupportingFacts, whole
 from askance.evaluation.metrics.answers import f1
 from askance.evaluation.run.gold_retriever import GoldRetriever
 from askance.evaluation.run.result_file import open_results, work_through

@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 
 from askance.core.types import Question
 
+NO_ANSWER = "noanswer"
+"""The gold answer of a question that the documents don't answer, as in the metrics of HotpotQA and DRAGIN."""
+UNANSWERABLE = "unanswerable"
+"""The kind of such a question."""
+
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:

@@ -13,6 +13,12 @@ supporting facts come from `metadata`. In HotpotQA and 2WikiMultihopQA, the supp
 In MuSiQue, the supporting facts are in `question_decomposition`, which holds only the supporting paragraphs.
 Supporting facts of other datasets are ignored.
 
+The rows of SQuAD, TriviaQA and HotpotQA on the Hugging Face hub are turned into this layout. They have their
+answers in the columns of a table, and HotpotQA its supporting facts:
+
+    {"question": "…", "answers": {"text": ["Trave"], "answer_start": [9]}}
+    {"question": "…", "question_id": "tc_7", "answer": {"value": "Trave", "aliases": ["River Trave"]}}
+
 The answers of StrategyQA become yes or no, even if they are written as true, "Yes" or "False".
 """
 
@@ -20,9 +26,10 @@ import dataclasses
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from askance.core.errors import DatasetError
-from askance.core.records import Convert, Field, RowsOf, converted, rows, unique
+from askance.core.records import Convert, Field, RowsOf, converted, parquet_rows, rows, unique
 from askance.core.types import Task
 from askance.evaluation.datasets.example import (
     Example,
@@ -66,7 +73,9 @@ def read_either(
     """
     for number, (place, row) in enumerate(rows_of(path), start=1):
         convert_row, row_shape = convert, shape
-        if isinstance(row, dict) and "golden_answers" in row:
+        if isinstance(row, dict) and (of_hub := _of_hub(row)):
+            row, convert_row = of_hub, partial(flashrag, task=task)
+        elif isinstance(row, dict) and "golden_answers" in row:
             if official_option:
                 raise DatasetError(
                     f"{path}, {place}: the option {official_option} has no meaning in FlashRAG's layout: "
@@ -74,6 +83,17 @@ def read_either(
                 )
             convert_row, row_shape = partial(flashrag, task=task), SHAPE
         yield from converted(row, number, convert_row, row_shape, f"{path}, {place}")
+
+
+def _of_hub(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a row in the layout of the Hugging Face hub in FlashRAG's layout, or None for any other row."""
+    answers = row.get("answers", row.get("answer"))
+    if isinstance(answers, dict) and "question" in row:
+        answers = answers.get("text", [answers.get("value"), answers.get("aliases", [])])
+    elif not isinstance(row.get("supporting_facts"), dict) or not isinstance(answers, str):
+        return None
+    id = row.get("id", row.get("question_id"))
+    return {"id": id, "question": row["question"], "answer": answers, "metadata": row}
 
 
 def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[Example]:
@@ -84,10 +104,12 @@ def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[E
     Args:
         task: The task of all questions of the dataset; None if each record states its own task.
     """
-    row, answers = record.object(), record["golden_answers"].value
+    row, answers = record.object(), record.get("golden_answers", None).value
+    if isinstance(answers, list):
+        record["golden_answers"].filled()  # published files are complete
     if task == "yes_no" and isinstance(answers, list):
         row = row | {"golden_answers": [_YES_NO.get(str(each).lower(), each) for each in answers]}
-    example = parse_example(Field(row), number, "golden_answers", task)
+    example = parse_example(Field(row), number, task)
     metadata = record.get("metadata", {})
     sentences = metadata.get("supporting_facts", {})
     facts, numbers = _columns(sentences, "title", "sent_id") if sentences.value else ([], [])
@@ -147,6 +169,11 @@ def _columns(table: Field, *names: str) -> list[list[Field]]:
         listing = ", ".join(f"{name} has {len(columns[name])}" for name in sorted(columns))
         raise table.flaw(f"has lists of different lengths ({listing})")
     return [columns.get(name, []) for name in names]
+
+
+def read_parquet(path: Path, shape: str, split: str | None = None) -> Iterator[Example]:
+    """Yield the questions of a Parquet file, or of a split in a folder, in any layout of `jsonl`."""
+    return read_either(path, shape, convert=jsonl, rows_of=partial(parquet_rows, split=split))
 
 
 read_jsonl = partial(read_either, convert=jsonl)

@@ -1,18 +1,19 @@
-"""The user's own questions, and the fields that a line of `jsonl` and a row of `csv` may have.
+"""The user's own questions, and the fields that a line of `jsonl` and a row of `csv` or `parquet` may have.
 
 | field | meaning |
 |---|---|
 | `question` | the question |
-| `answers` | the gold answers, the preferred one first |
+| `answers`, or `answer` | the gold answers, the preferred one first, or in `answer` a single one; \
+empty if the documents don't answer the question |
 | `id` | the id; by default the question's position in the file, from 1 |
 | `task` | "open", "yes_no" or "choice"; by default it follows from the options and the type |
 | `options` | the options of a choice |
 | `supporting` | the titles of the documents that the answer follows from |
 | `type`, `hops` | the kind of the question, and its number of reasoning steps |
 
-Other fields are ignored, unless one looks like a misspelt field of this table: `answer` is an error.
+Other fields are ignored, unless one looks like a misspelt field of this table: `anwser` is an error.
 
-A line of `jsonl` may also give the supporting facts:
+A line of `jsonl` or a row of `parquet` may also give the supporting facts:
 
 | field | meaning |
 |---|---|
@@ -24,7 +25,6 @@ has "evidence": ["a sentence copied from the text", …] or "supporting": true |
 """
 
 import dataclasses
-import json
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from functools import partial
@@ -33,6 +33,8 @@ from typing import Any
 from askance.core.records import Field, read_records, table_rows, unique
 from askance.core.types import Question, Task
 from askance.evaluation.datasets.example import (
+    NO_ANSWER,
+    UNANSWERABLE,
     Example,
     Paragraph,
     ReasoningStep,
@@ -44,12 +46,12 @@ from askance.evaluation.datasets.example import (
 from askance.sample import CORPUS, QUESTIONS
 
 _LISTS = ("answers", "options", "supporting")
-_QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type", "hops")
+_QUESTION = ("question", "answers", "answer", "id", "task", "options", "supporting", "type", "hops")
 _SUPPORTING_FACTS = ("paragraphs", "facts", "steps", "triples")
 _TASKS: tuple[Task, ...] = ("open", "yes_no", "choice")
 _LOOKS_LIKE = 0.75
-"""The similarity from which an unknown field counts as misspelt. The similarity of "answer" and "answers" is
-0.92, and that of "task_id" and "task" is 0.73."""
+"""The similarity from which an unknown field counts as misspelt. The similarity of "anwser" and "answer" is
+0.83, and that of "task_id" and "task" is 0.73."""
 _FIELDS_OF_OTHERS = ("titles",)
 """Common field names that resemble a field of askance (here "triples") but mean something else."""
 
@@ -77,11 +79,11 @@ def jsonl(record: Field, number: int) -> Iterator[Example]:
         tuple(_step(each) for each in record.get("steps", []).each()),
         tuple(record.get("facts", []).texts()),
     )
-    yield dataclasses.replace(parse_example(record, number, "answers"), supporting_facts=supporting_facts)
+    yield dataclasses.replace(parse_example(record, number), supporting_facts=supporting_facts)
 
 
 def csv(record: Field, number: int) -> Iterator[Example]:
-    """Yield one of your own questions from a table with a header: CSV with commas, or TSV with tabs.
+    """Yield one of your own questions from a table with a header (CSV or TSV).
 
         question,answers,supporting,hops
         Which river flows through Bonn?,Rhine | the Rhine,Bonn,1
@@ -89,33 +91,41 @@ def csv(record: Field, number: int) -> Iterator[Example]:
     becomes an open question with the id "1", two gold answers and one supporting title. In a cell, several
     answers, options or supporting titles are separated by "|". If one of them contains a "|", the cell must
     be a JSON list instead. A column `answer` may replace `answers`. Each of its cells is a single answer, in
-    which "|" has no special meaning. Empty cells count as missing, and columns without a name are ignored.
+    which "|" has no special meaning. If the answer is empty, the documents don't answer the question. Other
+    empty cells count as missing, and columns without a name are ignored.
     """
-    _check_spelling(record, (*_QUESTION, "answer"))
+    _check_spelling(record, _QUESTION)
     cells: dict[str, Any] = {name: cell.strip() for name, cell in record.object().items() if cell.strip()}
     if "answer" in cells and "answers" in cells:
         raise record.flaw("both answer and answers are filled in: leave one empty")
     for name in cells.keys() & set(_LISTS):
         cells[name] = _texts(record[name], cells[name])
-    if "answer" in cells:
-        cells["answers"] = [cells["answer"]]
     if "hops" in cells and cells["hops"].isascii() and cells["hops"].isdigit():
         cells["hops"] = int(cells["hops"])
-    yield parse_example(Field(cells), number, "answers")
+    if record.first("answers", "answer").is_given and cells.keys().isdisjoint(("answers", "answer")):
+        cells["answers"] = []
+    yield parse_example(Field(cells), number)
 
 
-def parse_example(record: Field, number: int, answers: str, task: Task | None = None) -> Example:
+def parse_example(record: Field, number: int, task: Task | None = None) -> Example:
     """Return the question of a record with its gold answers, after checking that the answers fit the task.
+
+    A question with an empty list of answers has the kind `UNANSWERABLE` and the gold answer `NO_ANSWER`.
 
     Args:
         number: The position of the record in the file, from 1; the default id of the question.
-        answers: The name of the field that holds the answers.
         task: The task of the question; by default, the task that the record states or implies.
     """
     id, question = record.get("id", str(number)).id(), record["question"].text()
-    golds = [answer.text() for answer in record[answers].filled()]
+    answers = (
+        record["golden_answers"] if record["golden_answers"].is_given else record.first("answers", "answer")
+    )
+    if answers.path == "answer" and isinstance(answers.value, str):
+        golds = [answers.value] if answers.maybe_blank().strip() else []
+    else:
+        golds = [answer.text() for answer in _leaves(answers)]
     options = record.get("options", []).texts()
-    kind = record.get("type", "").maybe_blank()
+    kind = record.get("type", "").maybe_blank() or ("" if golds else UNANSWERABLE)
     guessed: Task = "choice" if options else "yes_no" if kind == "yes_no" else "open"
     stated = record.get("task", guessed).one_of(*_TASKS)
     task = task or stated
@@ -128,7 +138,14 @@ def parse_example(record: Field, number: int, answers: str, task: Task | None = 
     if hops is not None and hops < 1:
         raise record["hops"].flaw("not greater than or equal to 1", found=True)
     titles = unique(record.get("supporting", []).texts())
+    golds = golds or [NO_ANSWER]
     return Example(Question(id, question, task, tuple(options)), unique(golds), titles, kind, hops)
+
+
+def _leaves(answers: Field) -> Iterator[Field]:
+    """Yield the answers in a list, or in lists within lists."""
+    for each in answers.each():
+        yield from _leaves(each) if isinstance(each.value, list) else (each,)
 
 
 def _paragraph(record: Field) -> Paragraph:
@@ -168,9 +185,6 @@ def _check_spelling(record: Field, known: Collection[str]) -> None:
     missing = [name for name in known if name not in row]
     for name in (name for name in row if name not in (*known, *_FIELDS_OF_OTHERS)):
         near = get_close_matches(name.casefold(), missing, n=1, cutoff=_LOOKS_LIKE)
-        if near and near[0] == f"{name}s" and isinstance(row[name], str):
-            listed = json.dumps(row[name], ensure_ascii=False)
-            raise record.flaw(f'the field "{near[0]}" is a list: write "{near[0]}": [{listed}] for "{name}"')
         if near:
             raise record.flaw(f"there is no field {name!r}: did you mean {near[0]!r}?")
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from askance.core.errors import UnknownName
 from askance.core.records import Field, rows, rows_or_table, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import (
+    NO_ANSWER,
+    UNANSWERABLE,
+    Example,
+    Paragraph,
+    SupportingFacts,
+    whole,
+)
 from askance.evaluation.datasets.flashrag import read_either
 from askance.text.answers import sentence_spans
-
-NO_ANSWER = "noanswer"
-UNANSWERABLE = "unanswerable"
-"""The kind of a question that its paragraph does not answer."""
 
 
 def nq(record: Field, number: int) -> Iterator[Example]:

@@ -7,7 +7,7 @@ from typing import Any
 from askance.core.answers import Answer
 from askance.core.trace import AnyEvent
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.single_hop import NO_ANSWER
+from askance.evaluation.datasets.example import NO_ANSWER
 from askance.evaluation.metrics import Metric
 from askance.evaluation.run.readings import AnswerReading
 

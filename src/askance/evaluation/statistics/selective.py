@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.single_hop import NO_ANSWER
+from askance.evaluation.datasets.example import NO_ANSWER
 from askance.evaluation.run.record import Record
 from askance.evaluation.statistics.compare import CONFIDENCE, MeanInterval, mean_interval, percentile_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area

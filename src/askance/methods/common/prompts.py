@@ -7,7 +7,7 @@ holds the fixed text; each method that uses this prompt takes one as a parameter
 
 import math
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -39,18 +39,18 @@ class PromptTemplate:
     Attributes:
         demos: The worked examples for questions that have no examples of their own.
         heading: The line above the passages.
-        instruction: The line below the passages, used only in the layout of the DRAGIN authors.
-        before_question: The text directly before the final question, white space included; also used only in
-            that layout.
+        instruction: The line below the passages; empty for none.
+        before_question: The text directly before the final question, white space included.
         system: The system turn of the chat layout; empty for none.
         elicitation: The beginning of a sentence that the model completes if its text states no answer. The
             short answer follows "the answer is".
         name: The prefix of the repr. The name is ignored in comparisons and in the checksum.
+        places: The place in a file of each key that the file changes, also ignored.
     """
 
     demos: tuple[Demo, ...] = DEMOS
     heading: str = "Context:"
-    instruction: str = "Reply in the way of the examples above."
+    instruction: str = ""
     before_question: str = ""
     system: str = (
         "Answer the question. Reason in short sentences, one fact in each, "
@@ -58,6 +58,7 @@ class PromptTemplate:
     )
     elicitation: str = " So the answer is"
     name: str = field(default="prompts", compare=False, kw_only=True)
+    places: Mapping[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 
     def __repr__(self) -> str:
         return content_name(self)
@@ -73,7 +74,7 @@ def content_name(words: Any) -> str:
 
 
 OWN = PromptTemplate(name="own")
-PLAIN = PromptTemplate(demos=(), instruction="Answer from these passages.", name="plain")
+PLAIN = PromptTemplate(demos=(), name="plain")
 """A template without examples, for models that don't need them to answer in the right form."""
 
 
@@ -114,17 +115,20 @@ def answer_prompt(
         hits: The passages, which the prompt shows directly before the question.
         text: The answer so far, which the model continues exactly.
         layout: "auto" means raw text if the model accepts it.
-        template: The fixed text. Its `instruction` and `before_question` are ignored, because they made
-            answers worse in measurements.
+        template: The fixed text. The packaged ones have no `instruction` and no `before_question`, because
+            these made answers worse in measurements.
     """
-    passages: tuple[Span, ...] = ()
+    before: tuple[Span, ...] = ()
     if hits:
-        passages = (Span(f"{template.heading}\n"), *numbered_passages(hits), Span("\n"))
+        before = (Span(f"{template.heading}\n"), *numbered_passages(hits), Span("\n"))
+    instruction = template.instruction and f"{template.instruction}\n"
+    if instruction or template.before_question:
+        before = (*before, Span(f"{instruction}{template.before_question}"))
     asked, demos = question_spans(question), template.demos if question.demos is None else question.demos
     examples = (*demos, *question.history)
-    parts = (*example_spans(examples, "\n\n"), *passages, Span("Question: "), *asked, Span("\nAnswer:"))
+    parts = (*example_spans(examples, "\n\n"), *before, Span("Question: "), *asked, Span("\nAnswer:"))
     worked = [((untrusted(demo.question),), demo.answer) for demo in examples]
-    return in_layout(layout, model, parts, chat_turns(template.system, worked, (*passages, *asked)), text)
+    return in_layout(layout, model, parts, chat_turns(template.system, worked, (*before, *asked)), text)
 
 
 def in_layout(

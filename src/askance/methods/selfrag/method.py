@@ -49,6 +49,17 @@ class Selfrag(OwnParameters):
             roles=frozenset({"critic"}),
         )
 
+    def warning(self, models: Mapping[Role, RoleModel]) -> str:
+        """Return a warning if questions in words take the place of reflection tokens that nobody gave up."""
+        _, critic = scoring.critics(models)
+        if self.scorer != "auto" or has_reflection_tokens(critic):
+            return ""
+        return (
+            f"selfrag asks {critic.name} in words, since it has no reflection tokens, and small models "
+            "answer such questions badly: use --model bundled:selfrag or another model that was trained for "
+            "Self-RAG; --set scorer=prompted accepts it."
+        )
+
     def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         _, critic = scoring.critics(models)
         if self.scorer == "native":

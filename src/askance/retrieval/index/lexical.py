@@ -9,11 +9,12 @@ also has the number of its document in the document table, by which filtered sea
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import tantivy
@@ -28,6 +29,8 @@ ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE, _SCRIPT = "terms", "document", "passage", "script"
 _NUMBER, _NUMBER_TERM = "number", "number_term"
 _HEAP_BYTES = 64_000_000
+RESCORED = 1_000
+"""The number of hits that are scored again with the user's parameters of BM25."""
 _LOCK = ".lock"
 _FIRST_HITS, _MORE_HITS = 1.5, 8
 _MIN_HITS_FILTERED = 1_000
@@ -52,6 +55,13 @@ def _write_errors() -> Iterator[None]:
             yield
     except ValueError as error:
         raise OSError(str(error)) from error
+
+
+class Bm25Parameters(NamedTuple):
+    """The saturation of term frequencies, from 0, and the normalisation of lengths, from 0 to 1."""
+
+    k1: float = 1.2
+    b: float = 0.75
 
 
 class LexicalWriter:
@@ -138,6 +148,24 @@ class LexicalIndex:
         return hits
 
     @panics_as(ValueError)
+    def rescored(
+        self,
+        find: Callable[[int], Iterable[tuple[float, tantivy.DocAddress]]],
+        query: tantivy.Query,
+        parameters: Bm25Parameters,
+        limit: int,
+    ) -> list[tuple[float, tantivy.DocAddress]]:
+        """Return the best hits by BM25 with other parameters than those of tantivy, which are fixed.
+
+        The `RESCORED` best hits of `find`, or `limit` if that is more, are scored again from the statistics
+        that tantivy's explanation of a score names.
+        """
+        hits = [address for _, address in find(max(limit, RESCORED))]
+        explained = (json.loads(query.explain(self._searcher, hit).to_json()) for hit in hits)
+        scored = zip((_explained_score(each, parameters) for each in explained), hits, strict=True)
+        return sorted(scored, key=lambda hit: -hit[0])[:limit]
+
+    @panics_as(ValueError)
     def search_selected(
         self, query: tantivy.Query, selection: Selection, limit: int
     ) -> list[tuple[float, tantivy.DocAddress]]:
@@ -222,6 +250,17 @@ def any_term_query(terms: Iterable[str]) -> tantivy.Query:
         for term, count in Counter(terms).items()
     ]
     return query.boolean_query([(tantivy.Occur.Should, each) for each in weighed])
+
+
+def _explained_score(node: Mapping[str, Any], parameters: Bm25Parameters) -> float:
+    """Return the score of a node in tantivy's explanation with the given parameters."""
+    parts, (k1, b) = node.get("details", ()), parameters
+    if node["description"].startswith("TermQuery"):
+        frequency, _, _, length, mean_length = (part["value"] for part in parts[2]["details"])
+        saturated = frequency + k1 * (1 - b + b * length / mean_length)
+        return float(parts[1]["value"] * frequency * (k1 + 1) / saturated)
+    weight = float(node["description"].split()[1][1:]) if node["description"].startswith("Boost x") else 1
+    return weight * sum(_explained_score(part, parameters) for part in parts)
 
 
 def read_opstamp(folder: Path) -> int:

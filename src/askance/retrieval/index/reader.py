@@ -28,7 +28,7 @@ from askance.retrieval.index.index_folder import (
     mismatch_error,
     read_manifest,
 )
-from askance.retrieval.index.lexical import any_term_query, open_lexical
+from askance.retrieval.index.lexical import Bm25Parameters, any_term_query, open_lexical
 from askance.retrieval.index.passages import passage_id
 from askance.retrieval.index.vectors import FlatIndex
 from askance.retrieval.ranking import best_hits
@@ -72,6 +72,7 @@ class IndexReader:
         *,
         exclude: frozenset[str] = frozenset(),
         where: Filter | None = None,
+        parameters: Bm25Parameters = Bm25Parameters(),
     ) -> tuple[Hit, ...]:
         """Return the `k` best passages by BM25, best first (see `lexical.any_term_query`).
 
@@ -83,6 +84,8 @@ class IndexReader:
         find, num_all = partial(lexical.search, query), lexical.num_passages
         if selection is not None:
             find, num_all = partial(lexical.search_selected, query, selection), selection.num_passages
+        if parameters != Bm25Parameters():
+            find = partial(lexical.rescored, find, query, parameters)
         return await best_hits(find, lexical.passage, k, exclude, num_all, len(terms))
 
     async def search_vector(

@@ -7,7 +7,7 @@ from itertools import chain, islice, repeat, starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from askance.core.records import Convert, Field, Flaw, csv_rows
+from askance.core.records import Convert, Field, Flaw, csv_rows, delimiter_in
 from askance.retrieval.index.formats.content import (
     DocumentRow,
     Mark,
@@ -31,7 +31,6 @@ MAX_REPEATED_CHARACTERS = 200
 """The longest text of a merged cell that is repeated in each row and column that it spans."""
 MAX_NAMED = 100
 """How many malformed rows of a file are named; the others are counted."""
-_DELIMITERS = ",;\t|"
 _TITLES = ("title", "name", "subject")
 _NUMBER = re.compile(r"[-+]?[.,:/ -]*\d[\d.,:/%€$£ -]*")
 _TEXT_COLUMNS = ("id", "title", "text")
@@ -77,9 +76,7 @@ def _delimiter_of(path: Path, encoding: str) -> str:
     if ".tsv" in suffixes:
         return "\t"
     with open_text(path, encoding) as file:
-        first = next((line for line in file if line.strip()), "")
-    bare = re.sub(r'"[^"]*"', "", first)
-    return max(_DELIMITERS, key=bare.count)
+        return delimiter_in(next((line for line in file if line.strip()), ""))
 
 
 def rows_as_documents(
