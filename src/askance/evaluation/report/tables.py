@@ -19,7 +19,8 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 INTERVAL = "95 %"
 _P = (
     "p: paired permutation test over all assignments of signs if at most "
-    f"{MOST_ENUMERATED} questions differ, otherwise over 10,000 random ones"
+    f"{MOST_ENUMERATED} questions differ or all differ by as much, otherwise over 10,000 random ones; the "
+    "interval contains 0 exactly if p is at least 0.05"
 )
 
 CONFIDENCE_NOTE = (
@@ -108,8 +109,8 @@ def results_table(found: Comparisons) -> ResultTable:
     (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
         f"Means over {counted(found.num_questions)}; failed questions count 0"
-        f"{'' if others else reading_note(reading)}. Intervals: bootstrap over questions. "
-        "Short answer: the share of questions with a short answer."
+        f"{'' if others else reading_note(reading)}. Intervals: exact if all scores are 0 or 1, otherwise a "
+        "bootstrap. Short answer: the share of questions with a short answer."
     )
     return ResultTable("Results", headings, tuple(rows), note=note)
 

@@ -6,6 +6,9 @@ the Foundations of Noise-free Selective Classification"). AURC, the area under t
 coverage, is the mean of the risks at all coverages (Geifman, Uziel and El-Yaniv 2019, "Bias-Reduced
 Uncertainty Estimation for Deep Neural Classifiers", arXiv 1805.08206). Lower is better.
 
+The intervals of AURC and of the curve are percentiles of a bootstrap over questions (Efron 1979), so they
+have no width if all losses are equal.
+
 An unanswerable question counts as lost if it is answered at all. A failed question counts as answered wrongly
 with the confidence 0.
 """
