@@ -8,7 +8,6 @@ from askance.core.answers import Usage
 from askance.evaluation.metrics.prices import Prices
 from askance.evaluation.report.tables import (
     label,
-    markdown,
     p_text,
     remarks_of,
     searches_tables,
@@ -96,15 +95,6 @@ def test_remarks():
     ]
     (group,) = group_runs(runs, common=True)
     assert remarks_of(compare_group(group)) == [f"{common} (1 question); left out: 1 of each."]
-
-
-def test_markdown():
-    assert markdown(tables()["Other metrics"]) == (
-        "**Other metrics**\n\n| run | recall |\n| --- | ---: |\n| flare | 0.500 |\n| single | 0.500 |\n\n"
-        "Each metric is a mean over the questions that it applies to."
-    )
-    table = replace(tables()["Cost"], rows=(("a|b\n<script>", *["<0.001"] * 6),), note="")
-    assert markdown(table).splitlines()[-1].startswith("| a\\|b &lt;script> | <0.001 |")
 
 
 @pytest.mark.parametrize(
