@@ -46,7 +46,7 @@ def by_id(values):
 def test_scores_of_0_and_1_have_the_interval_of_clopper_and_pearson(scores, low, high):
     found = mean_interval(scores)
     assert (found.low, found.high) == near((low, high), "as told", "4 decimals")
-    assert (found.num_questions, found.confidence) == (len(scores), 0.95)
+    assert found.num_questions == len(scores)
 
 
 @pytest.mark.parametrize("num", [1, 3, 20])

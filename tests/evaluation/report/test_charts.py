@@ -19,7 +19,7 @@ from tests.evaluation.hand_made import record, run_of
 def points_at(*places):
     """Return points from their costs and scores."""
     return [
-        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2, 0.95))
+        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2))
         for number, (cost, score) in enumerate(places, start=1)
     ]
 

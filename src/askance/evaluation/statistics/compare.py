@@ -29,7 +29,7 @@ Multiple tests are corrected by the method of Holm 1979, "A Simple Sequentially 
 Procedure".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log, log1p
 
@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from askance.core.errors import InputError
 
+Numbers = NDArray[np.float64]
 MOST_ENUMERATED = 16
 """The maximum number of differing questions for which all 65,536 sign assignments are enumerated."""
 CONFIDENCE = 0.95
@@ -55,14 +56,12 @@ class MeanInterval:
 
     Attributes:
         low, high: The ends of the interval.
-        confidence: The confidence level, such as 0.95.
     """
 
     mean: float
     low: float
     high: float
     num_questions: int
-    confidence: float
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
@@ -74,34 +73,12 @@ def mean_interval(scores: Sequence[float]) -> MeanInterval:
     Raises:
         InputError: There are no scores, or a score is not finite.
     """
-    values = _checked(scores)
+    values = checked_scores(scores)
     if np.isin(values, (0, 1)).all():
         low, high = _exact_interval(int(values.sum()), len(values))
     else:
-        low, high = _ends(*_drawn_means(values))
-    return MeanInterval(float(values.mean()), low, high, len(values), CONFIDENCE)
-
-
-def average_interval(groups: Sequence[Sequence[float]]) -> MeanInterval:
-    """Return the unweighted mean of the mean scores of several datasets, with its 95 % interval.
-
-    Questions are drawn within each dataset, so that every dataset keeps its weight.
-
-    Args:
-        groups: The per-question scores of each dataset.
-
-    Raises:
-        InputError: There is no dataset, or as for `mean_interval` in one of them.
-    """
-    if not groups:
-        raise InputError("there are no datasets to average over: name at least one.")
-    if len(groups) == 1:
-        return mean_interval(groups[0])
-    values = [_checked(scores) for scores in groups]
-    draws = [_drawn_means(each, seed=_SEED + number) for number, each in enumerate(values)]
-    low, high = _ends(*np.mean(draws, axis=0))
-    mean = float(np.mean([each.mean() for each in values]))
-    return MeanInterval(mean, low, high, sum(map(len, groups)), CONFIDENCE)
+        low, high = middle_95(*drawn_means(values))
+    return MeanInterval(float(values.mean()), low, high, len(values))
 
 
 def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> MeanInterval:
@@ -126,17 +103,17 @@ def paired_test(first: Mapping[str, float], second: Mapping[str, float]) -> tupl
             f"{len(unpaired)} questions have a score of one method only, such as {unpaired[0]!r}: compare "
             "methods over the same questions."
         )
-    one, two = (_checked([scores[id] for id in sorted(first)]) for scores in (first, second))
+    one, two = (checked_scores([scores[id] for id in sorted(first)]) for scores in (first, second))
     gains = np.where(np.abs(one - two) > ROUNDING, one - two, 0.0)
     values, mean = gains[gains != 0], float(gains.mean())
     scale = max(1.0, float(np.ptp([one, two])))
     if _are_alike(values):
         size = float(np.abs(values[0])) if len(values) else scale
-        p, (lows, highs) = permutation_test(values.tolist()), _drawn_means(gains, (-size, size))
+        p, (lows, highs) = permutation_test(values.tolist()), drawn_means(gains, (-size, size))
     else:
         p, sums, sizes = _permuted(values)
         lows, highs = _drawn_differences(sums, sizes, len(values), len(gains), scale)
-    low, high = _ends(lows, highs)
+    low, high = middle_95(lows, highs)
     # In theory the ends agree with p. The draws of the fraction that differs are random, so p decides.
     if p >= 1 - CONFIDENCE:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -144,7 +121,7 @@ def paired_test(first: Mapping[str, float], second: Mapping[str, float]) -> tupl
         low = max(low, float(lows[lows > 0].min()))
     else:
         high = min(high, float(highs[highs < 0].max()))
-    return MeanInterval(mean, low, high, len(gains), CONFIDENCE), p
+    return MeanInterval(mean, low, high, len(gains)), p
 
 
 def permutation_test(gains: Sequence[float]) -> float:
@@ -163,19 +140,17 @@ def permutation_test(gains: Sequence[float]) -> float:
     return min(1.0, 2 * _binomial_tail(num_less, len(values), 0.5))
 
 
-def percentile_interval(samples: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+def percentile_interval(samples: Sequence[float] | Numbers) -> tuple[float, float]:
     """Return the ends of the interval that holds the middle 95 % of the statistics of resamples."""
-    return _ends(samples, samples)
+    return middle_95(np.asarray(samples), np.asarray(samples))
 
 
-def _ends(
-    lows: Sequence[float] | NDArray[np.float64], highs: Sequence[float] | NDArray[np.float64]
-) -> tuple[float, float]:
+def middle_95(lows: Numbers, highs: Numbers) -> tuple[float, float]:
     """Return the lower end of the middle 95 % of `lows`, and the upper end of that of `highs`."""
     return float(np.quantile(lows, (1 - CONFIDENCE) / 2)), float(np.quantile(highs, (1 + CONFIDENCE) / 2))
 
 
-def _checked(scores: Sequence[float]) -> NDArray[np.float64]:
+def checked_scores(scores: Sequence[float]) -> Numbers:
     values = np.asarray(scores, dtype=np.float64)
     if not values.size:
         raise InputError("there are no scores to take a mean of: name a dataset with at least one question.")
@@ -208,9 +183,7 @@ def _binomial_tail(most: int, num: int, probability: float) -> float:
     return float(np.exp(ways + counts * log(probability) + (num - counts) * log1p(-probability)).sum())
 
 
-def _drawn_means(
-    values: NDArray[np.float64], scale: tuple[float, float] | None = None, seed: int = _SEED
-) -> NDArray[np.float64]:
+def drawn_means(values: Numbers, scale: tuple[float, float] | None = None, seed: int = _SEED) -> Numbers:
     """Return 10,000 draws of the lower limit of the mean, and 10,000 of the upper limit.
 
     A draw is a mean with random weights, in which the end of the scale has the weight of one question. It
@@ -226,17 +199,17 @@ def _drawn_means(
     order = np.argsort(first)
     distinct, counts = values[first[order]], counts[order]
 
-    def draw(num_means: int) -> NDArray[np.float64]:
+    def draw(num_means: int) -> Numbers:
         weights = random.standard_gamma(counts, (num_means, len(counts)))
         end, sums = random.standard_exponential(num_means), weights @ distinct
         return np.asarray(np.stack([sums + least * end, sums + most * end]) / (weights.sum(axis=1) + end))
 
-    return np.concatenate(list(map(draw, _blocks(_RESAMPLES, len(counts)))), axis=1)
+    return _in_blocks(draw, len(counts))
 
 
 def _drawn_differences(
-    sums: NDArray[np.float64], sizes: NDArray[np.float64], num_differing: int, num: int, scale: float
-) -> list[NDArray[np.float64]]:
+    sums: Numbers, sizes: Numbers, num_differing: int, num: int, scale: float
+) -> list[Numbers]:
     """Return draws of the lower limit of a mean difference, and of the upper limit.
 
     Args:
@@ -253,22 +226,24 @@ def _drawn_differences(
     return draws
 
 
-def _blocks(draws: int, width: int) -> list[int]:
-    """Split a number of draws into blocks that fit into memory, and return the number of draws per block.
+def _in_blocks(draw: Callable[[int], Numbers], width: int) -> Numbers:
+    """Return 10,000 draws, made in blocks that fit into memory.
 
     Args:
+        draw: Returns an array with a column for each of a number of draws.
         width: The number of random numbers that one draw takes.
     """
     rows = max(1, _DRAWS_AT_ONCE // width)
-    return [min(rows, draws - done) for done in range(0, draws, rows)]
+    blocks = [draw(min(rows, _RESAMPLES - done)) for done in range(0, _RESAMPLES, rows)]
+    return np.concatenate(blocks, axis=1)
 
 
-def _are_alike(values: NDArray[np.float64]) -> bool:
+def _are_alike(values: Numbers) -> bool:
     """Return whether all differences have the same size."""
     return not len(values) or float(np.ptp(np.abs(values))) <= ROUNDING
 
 
-def _permuted(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+def _permuted(values: Numbers) -> tuple[float, Numbers, Numbers]:
     """Return p, and the sums and sizes of the subsets of differences whose signs were flipped."""
     sums, sizes = _subsets(values)
     # The tolerance makes sums of the same numbers in a different order count as equal.
@@ -278,7 +253,7 @@ def _permuted(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], 
     return (num_as_far + unseen) / (len(sums) + unseen), np.where(np.abs(sums) > rounding, sums, 0.0), sizes
 
 
-def _subsets(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _subsets(values: Numbers) -> Numbers:
     """Return the sums and sizes of all subsets of the differences or, if these are too many, of 10,000."""
     rows = np.stack([values, np.ones(len(values))])
     if len(values) <= MOST_ENUMERATED:
@@ -287,11 +262,12 @@ def _subsets(values: NDArray[np.float64]) -> NDArray[np.float64]:
             subsets = np.concatenate((subsets, subsets + row[:, None]), axis=1)
         return subsets
     random, num = np.random.default_rng(_SEED), len(values)
-    blocks = (
-        np.unpackbits(random.integers(256, size=(draws, -(-num // 8)), dtype=np.uint8), axis=1, count=num)
-        for draws in _blocks(_RESAMPLES, num)
-    )
-    return np.concatenate([rows @ chosen.T.astype(np.float64) for chosen in blocks], axis=1)
+
+    def draw(draws: int) -> Numbers:
+        packed = random.integers(256, size=(draws, -(-num // 8)), dtype=np.uint8)
+        return rows @ np.unpackbits(packed, axis=1, count=num).T.astype(np.float64)
+
+    return _in_blocks(draw, num)
 
 
 def holm_adjusted(ps: Sequence[float]) -> list[float]:

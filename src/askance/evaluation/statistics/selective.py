@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.run.record import Record
-from askance.evaluation.statistics.compare import CONFIDENCE, MeanInterval, mean_interval, percentile_interval
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, percentile_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
 
 LEAST_RIGHT = 0.5
@@ -125,7 +125,7 @@ def _risk_curve(
         RiskPoint(coverage, float(risks[place]), *percentile_interval(drawn[:, place]))
         for coverage, place in zip(coverages.tolist(), places, strict=True)
     )
-    aurc = MeanInterval(float(risks.mean()), *percentile_interval(drawn.mean(axis=1)), num, CONFIDENCE)
+    aurc = MeanInterval(float(risks.mean()), *percentile_interval(drawn.mean(axis=1)), num)
     return aurc, tuple(points)
 
 
