@@ -80,6 +80,8 @@ def test_latex_escapes_what_is_special():
         "^": r"\textasciicircum{}",
         "−": "$-$",
         "≤": r"$\leq$",
+        "[": "{[}",
+        "*": "{*}",
     }
     table = replace(TABLE, rows=(("".join(special), "1"),))
     assert f"\n{''.join(special.values())} & 1 \\\\\n" in latex(section(table))

@@ -14,19 +14,11 @@ from askance.evaluation.statistics.across_datasets import Averages
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_BEST_NUMBER = re.compile(rf"([\d.]+){re.escape(BEST)}")
 _LATEX = str.maketrans(
     {each: f"\\{each}" for each in "_%&#${}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
-    | {
-        "<": "$<$",
-        ">": "$>$",
-        "|": "$|$",
-        "−": "$-$",
-        "±": r"$\pm$",
-        "≤": r"$\leq$",
-        "–": "--",
-        "…": r"\dots{}",
-    }
+    | dict(zip("<>|−±≤–…[*", r"$<$ $>$ $|$ $-$ $\pm$ $\leq$ -- \dots{} {[} {*}".split(), strict=True))
 )
 
 
@@ -70,8 +62,8 @@ def _latex_table(table: ResultTable) -> str:
 
 
 def _latex_cell(text: str) -> str:
-    cell = text.removesuffix(BEST).translate(_LATEX)
-    return f"\\textbf{{{cell}}}" if text.endswith(BEST) else cell
+    best = _BEST_NUMBER.fullmatch(text)
+    return f"\\textbf{{{best[1]}}}" if best else text.translate(_LATEX)
 
 
 def result_rows(found: Sequence[Comparisons], averages: Averages = ()) -> list[dict[str, Any]]:
