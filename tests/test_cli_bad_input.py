@@ -136,6 +136,7 @@ compare a b --base c                              -> unknown run 'c' in --base (
 compare a unfinished                              -> is not finished (1 of 3 questions)
 compare a --metric f2                 -> with --metric scores a run by another one): did you mean 'f1'
 compare a --json --markdown                       -> exclude each other
+compare a --csv --latex                           -> exclude each other
 compare a --questions -1                          -> --questions
 compare a --price prompt=1                        -> no price for generated
 compare a --price prompt=x                        -> parameter prompt='x' of the prices: expected float

@@ -100,7 +100,7 @@ def test_only_metrics_of_all_runs_are_chosen():
     group = group_scored(all_three, all_three)
     assert compare_group(group).metrics == ("f1", "exact_match")
     assert compare_group(group, metrics=["precision", "precision"]).metrics == ("precision",)
-    with pytest.raises(UnknownName, match=r"'recal'.*jsonl:bridges.jsonl.*Known: exact_match, f1, precision"):
+    with pytest.raises(UnknownName, match=r"'recal'.*over bridges.jsonl.*Known: exact_match, f1, precision"):
         compare_group(group, metrics=["recal"])
     two = {"exact_match": 1.0, "f1": 1.0}
     assert compare_group(group_scored(two, {"exact_match": 1.0})).metrics == ("exact_match",)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from askance.core.answers import Usage
 from askance.evaluation.report.charts import Point, frontier, frontier_chart, frontier_figure, points_of
-from askance.evaluation.statistics.compare import MeanInterval
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
@@ -19,7 +19,7 @@ from tests.evaluation.hand_made import record, run_of
 def points_at(*places):
     """Return points from their costs and scores."""
     return [
-        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2, 0.95))
+        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2))
         for number, (cost, score) in enumerate(places, start=1)
     ]
 
@@ -76,8 +76,8 @@ def test_points_are_tokens_and_the_metric_with_its_interval():
     ]
     (group,) = group_runs(runs)
     assert points_of(compare_group(group), "f1") == [
-        Point(1, "single", 120.0, MeanInterval(0.5, 0.0, 1.0, 2, 0.95)),
-        Point(2, "flare", 110.0, MeanInterval(1.0, 1.0, 1.0, 2, 0.95)),
+        Point(1, "single", 120.0, mean_interval([0.0, 1.0])),
+        Point(2, "flare", 110.0, mean_interval([1.0, 1.0])),
     ]
 
 

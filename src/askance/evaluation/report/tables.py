@@ -1,10 +1,10 @@
 """The tables about runs as text, for the terminal, for Markdown and for the HTML report."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from askance.evaluation.statistics.across_datasets import Average, Averages
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, MeanInterval
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
 from askance.evaluation.statistics.roc import shown_area
@@ -13,13 +13,15 @@ from askance.evaluation.statistics.selective import Selective
 from askance.evaluation.statistics.summaries import Costs, PartSummary, RunSummary, reading_note
 
 NONE = "–"
+BEST = "*"
+"""The mark of the best number of a column."""
 MOST_SEARCHES = 10
 """The number of searches from which questions share a column."""
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 INTERVAL = "95 %"
 _P = (
     "p: paired permutation test over all assignments of signs if at most "
-    f"{MOST_ENUMERATED} questions differ, otherwise over 10,000 random ones"
+    f"{MOST_ENUMERATED} questions differ or all differ by as much, otherwise over 10,000 random ones; the "
+    "interval contains 0 exactly if p is at least 0.05"
 )
 
 CONFIDENCE_NOTE = (
@@ -55,6 +57,52 @@ class ResultTable:
     num_text_columns: int = 1
     note: str = ""
     is_grouped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The tables about one dataset or, first, about all datasets, with lines about settings and remarks."""
+
+    title: str
+    settings: Sequence[str]
+    remarks: Sequence[str]
+    tables: Sequence[ResultTable]
+
+
+def sections_of(found: Sequence[Comparisons], averages: Averages) -> Iterator[Section]:
+    """Yield the section about all datasets, if there are averages over them, and one for each dataset."""
+    if averages:
+        yield Section("All datasets", (), (), [averages_table(each) for each in averages])
+    for each in found:
+        title = f"{each.dataset}, {counted(each.num_questions)}"
+        yield Section(title, setting_lines(each), remarks_of(each), tables_of(each))
+
+
+def averages_table(found: Sequence[Average]) -> ResultTable:
+    """Return the table of methods by dataset, with averages, in which the best of each column is marked."""
+    datasets, base = found[0].metrics, found[0].base
+    metrics = dict.fromkeys(map(label, datasets.values()))
+    names = [f"{each}, {label(metric)}" if len(metrics) > 1 else each for each, metric in datasets.items()]
+    columns = [[each.means.get(dataset) for each in found] for dataset in datasets]
+    means = zip(*map(_marked, [*columns, [each.average for each in found]]), strict=True)
+    rows = [
+        (each.run, *cells, signed(each.difference), p_text(each.p), p_text(each.p_holm))
+        for each, cells in zip(found, means, strict=True)
+    ]
+    partial = ", ".join(each.run for each in found if each.average is None)
+    no_average = f" Without an average, because a dataset is missing: {partial}." if partial else ""
+    note = (
+        f"{BEST}: the best of the column. Average: each dataset counts the same. p: paired permutation test "
+        f"of the average, stratified by dataset; Holm: corrected for the tests of this table.{no_average}"
+    )
+    headings = ("run", *names, "average", f"minus {base}", "p", "p (Holm)")
+    return ResultTable(f"{' and '.join(metrics)} by dataset", headings, tuple(rows), note=note)
+
+
+def _marked(column: Sequence[float | None]) -> list[str]:
+    """Return a column of means as text, in which the best is marked."""
+    best = max(each for each in column if each is not None) if any(column) else None
+    return [NONE if each is None else f"{each:.3f}{BEST * (each == best)}" for each in column]
 
 
 def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
@@ -108,8 +156,8 @@ def results_table(found: Comparisons) -> ResultTable:
     (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
         f"Means over {counted(found.num_questions)}; failed questions count 0"
-        f"{'' if others else reading_note(reading)}. Intervals: bootstrap over questions. "
-        "Short answer: the share of questions with a short answer."
+        f"{'' if others else reading_note(reading)}. Intervals: exact if all scores are 0 or 1, otherwise a "
+        "bootstrap. Short answer: the share of questions with a short answer."
     )
     return ResultTable("Results", headings, tuple(rows), note=note)
 
@@ -282,29 +330,22 @@ def question_tables(found: Comparisons) -> Iterator[ResultTable]:
             yield ResultTable(title, headings, tuple(rows), num_text_columns=4)
 
 
-def markdown(table: ResultTable) -> str:
-    """Return the table in Markdown, with its title and note."""
-    rules = ["---"] * table.num_text_columns + ["---:"] * (len(table.headings) - table.num_text_columns)
-    rows = [table.headings, rules, *table.rows]
-    lines = [f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows]
-    note = ["", _markdown_cell(table.note)] if table.note else []
-    return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
-
-
 def counted(number: int, noun: str = "question") -> str:
     """Return a number with its noun, such as "1 question" or "2 questions"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def signed(value: float) -> str:
+def signed(value: float | None) -> str:
     """Return a difference with its sign and three decimals. A difference that rounds to 0 has no sign."""
+    if value is None:
+        return NONE
     text = f"{value:+.3f}".replace("-", "−")
     return "0.000" if text[1:] == "0.000" else text
 
 
-def p_text(p: float) -> str:
+def p_text(p: float | None) -> str:
     """Return a p-value with three decimals, or "<0.001"."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return NONE if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def label(metric: str) -> str:
@@ -327,8 +368,3 @@ def _mean(found: MeanInterval | None) -> str:
 
 def _range(found: MeanInterval | None) -> str:
     return NONE if found is None else f"{found.low:.3f}–{found.high:.3f}"
-
-
-def _markdown_cell(text: str) -> str:
-    """Return a cell on one line, in which nothing can begin an HTML tag."""
-    return _TAG.sub("&lt;", text.replace("|", "\\|").replace("\n", " "))

@@ -7,16 +7,9 @@ from statistics import fmean, stdev
 
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.metrics.prices import Prices
-from askance.evaluation.statistics.compare import (
-    MeanInterval,
-    holm_adjusted,
-    paired_difference,
-    permutation_test,
-)
+from askance.evaluation.statistics.compare import ROUNDING, MeanInterval, holm_adjusted, paired_test
 from askance.evaluation.statistics.run_groups import DifferingSetting, RunGroup
 from askance.evaluation.statistics.summaries import RunSummary, main_metrics, scores_of, speed_of, summarise
-
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +189,15 @@ def _comparison(group: RunGroup, metric: str, run: int, base: int, num_questions
         )
     scores, base_scores = ({id: each[id] for id in shared} for each in (scores, base_scores))
     exact = {id: scores[id] - base_scores[id] for id in shared}
-    gains = {id: gain if abs(gain) > _ROUNDING else 0.0 for id, gain in exact.items()}
+    gains = {id: gain if abs(gain) > ROUNDING else 0.0 for id, gain in exact.items()}
     most = sorted(filter(gains.get, gains), key=lambda id: -abs(gains[id]))[:num_questions]
     records, base_records = ({record.id: record for record in each.records} for each in of_both)
-    p = permutation_test(list(gains.values()))
+    difference, p = paired_test(scores, base_scores)
     return Comparison(
         metric=metric,
         run=name,
         base=base_name,
-        difference=paired_difference(scores, base_scores),
+        difference=difference,
         p=p,
         p_holm=p,
         won=sum(gain > 0 for gain in gains.values()),

@@ -12,6 +12,7 @@ from askance.evaluation.run.recorded_run import RecordedRun
 
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
+_OWN_FILES = ("jsonl", "csv")
 _SAME = ("question", "task", "options", "golds")
 # Every table already names the method, and models are shown by the names that the user gave.
 _NOT_SHOWN = re.compile(r"method|dataset|.* \(loaded\)")
@@ -52,19 +53,16 @@ class RunGroup:
     """The runs over the same questions of one dataset.
 
     Attributes:
+        dataset: The name of the dataset, or of its file if others have the same name (see `headings_of`).
         whole: The runs as they are in their folders.
         runs: The same runs with only the questions that all of them have finished.
         names: A unique name for each run.
     """
 
+    dataset: str
     whole: tuple[RecordedRun, ...]
     runs: tuple[RecordedRun, ...]
     names: tuple[str, ...]
-
-    @property
-    def dataset(self) -> str:
-        """The dataset, as the user named it for the first run."""
-        return self.runs[0].settings.dataset
 
     @property
     def differing(self) -> tuple[DifferingSetting, ...]:
@@ -127,7 +125,23 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
             raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
         group = next((group for group in groups if _share_questions(group[0], run)), None)
         group.append(run) if group is not None else groups.append([run])
-    return tuple(_group(group, common) for group in groups)
+    headings = headings_of([group[0].settings.dataset for group in groups])
+    return tuple(_group(heading, group, common) for heading, group in zip(headings, groups, strict=True))
+
+
+def headings_of(datasets: Sequence[str]) -> list[str]:
+    """Return a unique heading for each dataset ``NAME:FILE``.
+
+    It is the name, or the name of a file of one's own. If that is not unique, it is all that the user gave.
+    """
+    parts = [each.partition("?")[0].partition(":") for each in datasets]
+    named = [(name, Path(place).name) for name, _, place in parts]
+    brief = [file if name in _OWN_FILES else name for name, file in named]
+    choices = (brief, [":".join(filter(None, each)) for each in named], list(datasets))
+    return [
+        next((each[at] for each in choices if each.count(each[at]) == 1), f"{brief[at]} ({at + 1})")
+        for at in range(len(datasets))
+    ]
 
 
 def base_indices(base: str | None, groups: Sequence[RunGroup]) -> list[int]:
@@ -161,13 +175,13 @@ def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
     )
 
 
-def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
+def _group(heading: str, whole: Sequence[RecordedRun], common: bool) -> RunGroup:
     runs = tuple(whole)
     if len(runs) > 1:
         if not common:
             _check_same_questions(runs)
         runs = _narrowed(runs)
-    return RunGroup(tuple(whole), runs, names_of(whole))
+    return RunGroup(heading, tuple(whole), runs, names_of(whole))
 
 
 def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
