@@ -34,7 +34,7 @@ from benchmarks.table import markdown
 
 TOLERANCE = 1e-3
 """The tolerance of the numbers in traces: log-probabilities, entropies, attention."""
-MAY_DIFFER = {"seconds", "at_seconds", "started_at", "reused_tokens"}
+MAY_DIFFER = {"seconds", "at_seconds", "started_at", "reused_tokens", "run_seconds"}
 OF_A_RECORD: dict[str, Callable[[Record], object]] = {
     "questions": lambda record: (record.number, record.question, record.golds),
     "answers": lambda record: (record.text, record.short, record.cited_titles, record.error),

@@ -9,9 +9,9 @@ are indexed in FOLDER as `askance index` does it, first without vectors and then
 
 A passage is relevant if evidence for the answer begins in it. hit@1 is the share of questions whose first
 passage is relevant. recall@5 is the mean share of a question's supporting paragraphs with a relevant passage
-among the first five. Each is compared with BM25 by the paired bootstrap, over the same questions, with
-intervals of 95 %. A reranked row adds the score of the retriever, times a weight, to that of the reranker;
-the best weights are in `WEIGHTS`. Times are medians per question: elapsed, and the processor time of all
+among the first five. Each is compared with BM25 over the same questions, with intervals of 95 %. A reranked
+row adds the score of the retriever, times a weight, to that of the reranker; the best weights are in
+`WEIGHTS`. Times are medians per question: elapsed, and the processor time of all
 threads, which other programs change less.
 """
 

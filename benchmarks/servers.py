@@ -27,6 +27,7 @@ params.model.path = options["model"]
 params.n_parallel, params.n_ctx = options["slots"], options["slots"] * options["tokens"]
 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
 params.hostname, params.port, params.warmup = "127.0.0.1", 0, True
+params.verbosity = 0
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
 sys.stdin.read()

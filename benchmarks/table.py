@@ -76,20 +76,19 @@ def show(rows: Iterable[Row], log: Path | None, about: str) -> None:
         rows: The measurements, which are made as they are read.
         about: A note on what the numbers depend on besides the machine.
     """
-    made = list[Row]()
+    made, machine = list[Row](), f"{machine_here()}, {about}"
+    path = Path(".bench") / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
+    path.parent.mkdir(exist_ok=True)
     for each in rows:
         made.append(each)
-        # Each row is printed immediately: all rows take most of an hour, and none should be lost.
+        # Each row is printed and stored immediately: all take most of an hour, and none should be lost.
         print(" · ".join(filter(None, each.cells)), file=sys.stderr, flush=True)
+        record = {"askance": VERSION, "machine": machine, "rows": [asdict(each) for each in made]}
+        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
     table = Table(*_HEAD, box=None, header_style="bold")
     for each in made:
         table.add_row(*each.cells)
     Console(width=150).print(table)
-    machine = f"{machine_here()}, {about}"
-    record = {"askance": VERSION, "machine": machine, "rows": [asdict(each) for each in made]}
-    path = Path(".bench") / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
     if log is not None:
         before = log.read_text(encoding="utf-8") if log.exists() else "# Log\n"
         write_atomically(log, with_entry(before, made, machine))

@@ -32,7 +32,7 @@ from askance.core.errors import InputError
 from askance.core.ports import PairScorer
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.pair_scorer import load_cross_encoder

@@ -21,7 +21,7 @@ from askance.configuration.evaluation import read_dataset
 from askance.core.errors import InputError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.pair_scorer import CrossEncoder, load_cross_encoder

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from html import escape
 
 import pytest
 
@@ -14,7 +15,7 @@ from askance.core.answers import Answer
 from askance.core.errors import AskanceError, BudgetTooSmall, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
-from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Passage, Question, Raw, Sampling, Span
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper import DraginPaper
@@ -87,6 +88,7 @@ FOUR, SCRIPTED = ScriptedModel(name="four"), ScriptedModel()
 CONTINUING = (Dragin(), DraginPaper(), Flare(), FixedSentence(), FixedLength())
 REFUSED = [
     (ClosedBook(), Question("q", ""), {}, QuestionError, "the question is empty"),
+    (ClosedBook(), None, {}, QuestionError, "None is no question: give a text, or an askance.Question."),
     (ClosedBook(), Question("q", "  \n"), {}, QuestionError, "the question is empty"),
     (ClosedBook(), Question("q", "who \udcff?"), {}, QuestionError, "not valid Unicode"),
     (Single(), QUESTION, {"retriever": None}, MissingAbility, r"name an index.*closed_book"),
@@ -260,3 +262,17 @@ def test_a_stream_ends_with_the_error_and_stops_with_its_listener(sample_index):
         return model.is_cancelled
 
     assert asyncio.run(stop())
+
+
+def test_a_result_shows_its_answer_and_sources_and_in_a_notebook_its_decisions():
+    passage = Passage("p", "<b>Bonn\x1b", "Bonn lies on the Rhine.", "rivers.txt", page=3)
+    model = ScriptedModel([" <i>Bonn</i> lies on the Rhine."])
+    method = make_method("single", {"ask_short_answer": False})
+    engine = Engine(method, {"answer": model}, ScriptedRetriever([passage]))
+    result = engine.ask("Where does Bonn lie?")
+    shown = "<i>Bonn</i> lies on the Rhine [1].\n\nSources:\n[1] <b>Bonn�, rivers.txt, p. 3"
+    assert str(result) == shown
+    html = result._repr_html_()
+    assert html.startswith(f"<p>{escape(shown).replace(chr(10), '<br>')}</p><details><summary>")
+    assert "retrieve: search Where does Bonn lie?" in html
+    assert not {"<b>", "<i>", "\x1b"} & {html[at : at + 3] for at in range(len(html))}

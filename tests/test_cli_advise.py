@@ -105,7 +105,7 @@ def test_the_folder_holds_questions_runs_a_report_and_settings_that_work(advise,
     config = read_config(file=folder / "askance.toml").config
     assert (config.method, config.answer_spec, config.where) == ("single", "scripted", None)
     assert config.index == (folder / "index").absolute()
-    assert "# single | 1.000 | 1.000–1.000" in (folder / "askance.toml").read_text()
+    assert "# single | 1.000 | 0.735–1.000" in (folder / "askance.toml").read_text()
     assert len((folder / "written.jsonl").read_text().splitlines()) == 17
     records = map(json.loads, (folder / "runs" / "single" / "records.jsonl").read_text().splitlines())
     verdicts = {(record["kind"], record["short"] == "unknown") for record in records}

@@ -16,6 +16,7 @@ COMMANDS = """
 ask ' '                                           -> the question is empty
 ask "Q? \udcff"                                   -> not valid Unicode
 ask                                               -> argument 'question'
+ask Who is it                                     -> (is it): put the question in quotes
 dance                                             -> dance
 ask Q?                                            -> name an index (--index DIR
 ask Q? --index absent                             -> absent
@@ -53,6 +54,7 @@ ask Q? --abstain-below=nan                        -> 'nan': give a confidence fr
 chat --trace . --method closed_book               -> it is a folder
 search x --index absent                           -> absent
 search x                                          -> no index is named
+search x y                                        -> (y): put the query in quotes
 search x --index vec -k 0                         -> -k
 search x --index vec --retriever dens             -> did you mean 'dense'
 search x --index vec --encoder scripted           -> an encoder is given, but nothing uses it
@@ -134,6 +136,7 @@ compare a b --base c                              -> unknown run 'c' in --base (
 compare a unfinished                              -> is not finished (1 of 3 questions)
 compare a --metric f2                 -> with --metric scores a run by another one): did you mean 'f1'
 compare a --json --markdown                       -> exclude each other
+compare a --csv --latex                           -> exclude each other
 compare a --questions -1                          -> --questions
 compare a --price prompt=1                        -> no price for generated
 compare a --price prompt=x                        -> parameter prompt='x' of the prices: expected float

@@ -35,7 +35,7 @@ def ids(run, command, k=9):
 
 
 def test_index_and_search_files(run, folder):
-    (folder / "a.txt").write_text("The Arno flows through Florence and Pisa.")
+    (folder / "a.txt").write_text("The Arno flows through\nFlorence and Pisa.")
     (folder / "empty.txt").write_text("")
     (folder / "d.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
     (folder / "b.md").write_text("# Goshawk\n\nIntroduction words.\n\n## Payload\n\nIt carries four kilos.\n")
@@ -43,7 +43,10 @@ def test_index_and_search_files(run, folder):
     assert (code, "passages of 3 documents (3 added, 2 skipped)" in out) == (0, True)
     assert "empty.txt" in err
     assert "d.jsonl, line 2, field text: not a string" in err
-    assert "The Arno flows" in run("search florence --index index")[1]
+    assert run("search florence --index index")[1].splitlines()[1:] == [
+        "   The Arno flows through",
+        "   Florence and Pisa.",
+    ]
     assert "b.md, Payload" in run("search kilos --index index")[1]
     (hit,) = json.loads(run("search kilos --index index --json")[1])["hits"]
     assert (hit["passage"]["page"], hit["passage"]["section"]) == (0, "Payload")

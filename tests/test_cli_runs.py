@@ -61,10 +61,12 @@ def test_compare_shows_tables_per_dataset(run, runs):
     assert max(map(len, out.splitlines())) <= 100
     shown = " ".join(lines(out))
     for part in (
-        "jsonl:bridges.jsonl, 4 questions",
-        "hotpotqa:dev.json, 1 question",
+        "All datasets",
+        "single 0.250 1.000* 0.625* – – –",
+        "bridges.jsonl, 4 questions",
+        "hotpotqa, 1 question",
         "Difference in f1: run minus single",
-        "dragin +0.500 −0.500 to +1.000 0.625 0.625 3 1 0",
+        "dragin +0.500 −0.600 to +0.987 0.625 0.625 3 1 0",
         "q2: Where �[31m?",
     ):
         assert part in shown
@@ -73,14 +75,14 @@ def test_compare_shows_tables_per_dataset(run, runs):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("a", "single 0.250 0.000–0.750"),
+        ("a", "single 0.250 0.006–0.806"),
         ("a b --base b", "run minus dragin"),
         ("a b --base dragin", "run minus dragin"),
         ("a --price prompt=1 --price generated=10 --price currency=EUR", "EUR per"),
-        ("a --price prompt=1 --price generated=10", "single 1.00 110 10 0 1.00 1.00 0.20"),
+        ("a --price prompt=1 --price generated=10", "single 1.00 – 110 10 1.00 1.00 0.20"),
         ("c d --common", "flare is unfinished: 1 of 3 questions."),
         ("c d --common", "index content: c0ffee, plain (single); none (flare)"),
-        ("a b --markdown --questions 4", "## jsonl:bridges.jsonl, 4 questions  **Results**  | run | f1 |"),
+        ("a b --markdown --questions 4", "## bridges.jsonl, 4 questions  **Results**  | run | f1 |"),
         ("a b --markdown --questions 4", "&lt;script>alert"),
     ],
 )
@@ -96,6 +98,18 @@ def test_compare_as_json(run, runs):
     assert only["names"] == ["single", "dragin"]
     assert only["differences"][0]["p"] == 0.625
     assert only["summaries"][1]["metrics"]["f1"]["mean"] == 0.75
+
+
+def test_compare_for_papers_and_spreadsheets(run, runs):
+    tables = run("compare", runs / "a", runs / "b", runs / "c", "--latex")[1]
+    assert tables.startswith("% All datasets\n\n\\begin{table}")
+    assert tables.count(r"\toprule") == tables.count(r"\end{tabular}") == 6
+    head, *rows = run("compare", runs / "a", runs / "b", "--csv")[1].splitlines()
+    assert head.startswith("dataset,run,metric,mean,low,high,num_questions,")
+    assert [row.split(",")[:4] for row in rows] == [
+        ["bridges.jsonl", "single", "f1", "0.25"],
+        ["bridges.jsonl", "dragin", "f1", "0.75"],
+    ]
 
 
 def test_a_report_is_a_page_without_scripts(run, runs):
@@ -125,8 +139,8 @@ def test_judge_the_citations(run, tmp_path):
         [
             "single citations by scripted, 1 answers",
             "metric mean 95 % interval questions",
-            "nli_citation_recall 1.000 1.000 to 1.000 1",
-            "nli_citation_precision 1.000 1.000 to 1.000 1",
+            "nli_citation_recall 1.000 0.025 to 1.000 1",
+            "nli_citation_precision 1.000 0.025 to 1.000 1",
             f"judged: {file}",
             "unfinished: 1 of 2 questions",
         ],

@@ -1,5 +1,6 @@
 """What `import askance` gives, and what it costs."""
 
+import inspect
 import os
 import resource
 import subprocess
@@ -20,6 +21,8 @@ def test_exported_names():
         "Token", "Trace", "Turn", "Usage", "Want", "__version__", "checked_dataclass", "implements",
         "open_engine", "parameter", "read_config",
     ]  # fmt: skip
+    assert dir(askance) == sorted(askance.__all__)
+    assert len(str(inspect.signature(askance.open_engine))) < 400
     for name in askance.__all__:
         assert getattr(askance, name) is not None
 

@@ -112,6 +112,7 @@ TABLE: Mapping[tuple[str, str], Bound] = {
     # Numbers that are drawn: standard errors.
     ("draws", "share of 2,000"): Bound(0.0112, 3.6, "of one half: the root of 0.25 / 2,000"),
     ("draws", "share of 40,000"): Bound(0.0016, 3.75, "of a tenth: the root of 0.1 / 40,000"),
+    ("draws", "coverage"): Bound(0.0154, 3.3, "95 % of 200 intervals: the root of 0.95 * 0.05 / 200"),
     ("draws", "mean of 100"): Bound(0.001, 5, "of 100 numbers with a standard deviation of 0.01"),
     ("draws", "interval of 400"): Bound(0.0025, 1.6, "one of 400 questions more or less"),
 }

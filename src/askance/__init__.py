@@ -4,8 +4,13 @@
 
     engine = askance.open_engine(index="my-index", method="flare")
     result = engine.ask("Which river flows through the city where the composer was born?")
-    print(result.answer.text)
+    print(result)
     print(result.trace.decisions)
+
+To make an engine: `open_engine`, `EngineConfig`, `read_config`, `Budget`. To ask: `Engine`, `Conversation`,
+`Question`, `QuestionRewriter`. What comes back: `Result`, `Answer`, `Citation`, `Passage`, `Usage`, `Trace`.
+To write parts: `implements`, `Method` with `Parameters`, `Retriever`, `Reranker`, `Encoder`, `Model`,
+`PairScorer`, `Entailment`, and the records that they take and return. Errors: `AskanceError`, `InputError`.
 
 The public names are declared in `__init__.pyi`. Each name is loaded on first use, so importing the package
 is cheap.
@@ -22,6 +27,10 @@ with open(f"{__file__}i", encoding="utf-8") as _stub:  # noqa: PTH123 - importin
     _DECLARED = _stub.read()
 _HOMES = {name: home for home, name in re.findall(r"^from (\S+) import (\w+) as", _DECLARED, re.MULTILINE)}
 __all__ = sorted(("__version__", *_HOMES))
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

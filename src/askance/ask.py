@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from html import escape
 from typing import Any
 
 from askance.confidence import Abstaining, supported_part
@@ -30,22 +31,41 @@ from askance.core.ports import (
     language_model,
     wrap,
 )
+from askance.core.safe_text import printable
 from askance.core.token_ledger import Budget
-from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
+from askance.core.trace import Answered, AnyEvent, Asked, Failed, Generated, Listener, Noted, Trace
 from askance.core.types import Hit, Question, Role
+from askance.methods.common.generation_state import ELICITED
 from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.retrieval.filters import filtered_retriever
+from askance.text.support import cited_passages, marked
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a question, its cost, and the trace of how the method arrived at it."""
+    """The answer to a question, its cost, and the trace of how the method arrived at it.
+
+    `print` shows the answer with its sources, and a notebook also the decisions.
+    """
 
     answer: Answer
     usage: Usage
     trace: Trace
+
+    def __str__(self) -> str:
+        text = self.answer.statement if self.answer.abstained else marked(self.answer)
+        passages = enumerate(cited_passages(self.answer), start=1)
+        sources = [f"[{number}] {each.title or each.id}, {each.location}" for number, each in passages]
+        return printable("\n".join([text, *["\nSources:"] * bool(sources), *sources]))
+
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it, in which all text is only text."""
+        steps = [f"{each.name}: {each.outcome} {each.query} ({each.why})" for each in self.trace.decisions]
+        items = "".join(f"<li>{escape(printable(step))}</li>" for step in steps)
+        opened = f"<details><summary>{len(steps)} decisions, {self.usage.searches} searches</summary>"
+        return f"<p>{escape(str(self)).replace(chr(10), '<br>')}</p>{opened}<ol>{items}</ol></details>"
 
 
 @dataclass(eq=False)
@@ -102,8 +122,10 @@ class Engine:
         """Answer one question.
 
         Args:
-            question: The question, or its text.
-            listener: A callback that receives every event of the trace as it happens.
+            question: The question, or its text. A `Question` may have earlier turns as its `history`
+                (`Conversation` keeps them).
+            listener: A callback that receives every event of the trace as it happens, such as searches,
+                decisions and committed text (see `askance.core.trace`).
             trace: The trace to record into; by default a new one. The trace is complete even if this method
                 raises. If `trace` is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
@@ -114,7 +136,7 @@ class Engine:
             The answer with its usage and trace.
 
         Raises:
-            QuestionError: The question is empty or not valid Unicode.
+            QuestionError: The question is no text, empty, or not valid Unicode.
             FilterError, UnknownName: The filter can't be used. The question is not asked.
             ModelFailure, RetrieverFailure: A call failed. The trace names the call.
             ModelFailure: The cross-encoder that the confidence depends on failed.
@@ -122,6 +144,8 @@ class Engine:
             LimitReached: The question used up its budget. The trace contains the calls made until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
+        if not isinstance(question, Question):
+            raise QuestionError(f"{question!r} is no question: give a text, or an askance.Question.")
         check_question(question.text)
         trace = trace or Trace(listener)
         retriever = retriever or self.retriever
@@ -136,10 +160,10 @@ class Engine:
         except BaseException as error:
             if not any(isinstance(event, Failed) for event in trace.events):
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
-                message, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
-                trace.add(Failed, error=type(error).__name__, message=message, place=place)
+                trace.fail(error, name_of(type(self.method)), "interrupted" if is_stopped else "")
             raise
         else:
+            _note_end(answer, trace)
             usage = trace.usage()
             trace.add(Answered, answer=answer, usage=usage)
             return Result(answer, usage, trace)
@@ -224,10 +248,19 @@ class Engine:
         listener: Listener | None = None,
         where: str | Filter | None = None,
     ) -> Result:
-        """Answer one question from synchronous code (see `answer`).
+        """Answer one question from synchronous code.
+
+        Args:
+            question: The question, or its text (see `answer`).
+            listener: A callback that receives every event of the trace as it happens.
+            where: A filter of the documents to search, or its text.
+
+        Returns:
+            The result: `answer` with text, short answer and citations, `usage` with the cost, and `trace`.
 
         Raises:
-            InputError: An event loop is already running. Use ``await engine.answer(…)`` instead.
+            AskanceError: See `answer`.
+            InputError: An event loop is already running, as in a notebook. Use ``await engine.answer(…)``.
         """
         try:
             asyncio.get_running_loop()
@@ -353,6 +386,19 @@ def check_question(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise QuestionError(f"the question is not valid Unicode: {error}. Write it in UTF-8.") from error
+
+
+def _note_end(answer: Answer, trace: Trace) -> None:
+    """Note an empty answer, or a limit of tokens that cut its text, unless the model has noted the reason."""
+    texts = [event for event in trace.events if isinstance(event, Generated) and event.role == "answer"]
+    texts = texts[:-1] if texts and texts[-1].key == ELICITED else texts
+    is_cut = texts and texts[-1].finish == "length" and texts[-1].text.strip()
+    known = {event.name for event in trace.events if isinstance(event, Noted)} & {"cut", "thoughts"}
+    if is_cut and not known and texts[-1].text.strip() in answer.text:
+        why = "the text of the answer was cut at the limit of new tokens: allow more (--set max_tokens=N)."
+        trace.add(Noted, name="cut", text=why, place="answer")
+    if texts and not (known or answer.text.strip() or answer.abstained):
+        trace.add(Noted, name="empty", text="the model wrote no answer.", place="answer")
 
 
 class NoRetriever:

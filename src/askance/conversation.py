@@ -6,6 +6,7 @@ conversation.ask("And where was he born?")
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,27 @@ from askance.methods.common.question_rewriter import QuestionRewriter
 def with_rewriter(engine: Engine) -> Engine:
     """Return an engine that rewrites follow-up questions: the same one, if it does so already."""
     return engine if engine.rewriter else replace(engine, rewriter=QuestionRewriter())
+
+
+def read_messages(messages: Iterable[tuple[str, str]]) -> tuple[Question, list[str]]:
+    """Return the question at the end of a conversation with its history, and sentences about unused messages.
+
+    The text of the question is empty if the last message of a user has an answer.
+
+    Args:
+        messages: Pairs (role, text). The role is user, assistant, system or developer.
+    """
+    turns, ignored, asked = list[Demo](), list[str](), ""
+    for number, (role, text) in enumerate(messages):
+        if role in ("system", "developer"):
+            why = "the methods of askance have prompts of their own, so a message of the role"
+            ignored.append(f"messages[{number}]: {why} {role} is not used")
+        elif role == "user":
+            asked = f"{asked}\n{text}".strip() if asked else text
+        elif asked:
+            turns.append(Demo(asked, text))
+            asked = ""
+    return Question("question", asked, history=tuple(turns)), ignored
 
 
 class Conversation:

@@ -29,12 +29,11 @@ from askance.configuration.methods import method_class
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.runner import LoadModels, loading_once
-from askance.evaluation.statistics.compare import average_interval
 from askance.evaluation.statistics.summaries import scores_of
 from askance.methods.airrag.method import Airrag
 from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
-from studies.airrag_scaling.results import num_tokens
+from studies.airrag_scaling.results import average_interval, num_tokens
 from studies.shared import markdown, parser_of, try_runs
 
 MAX_DIFFERENCE = 0.05

@@ -13,7 +13,7 @@ from askance.configuration.grid import Grid
 from askance.configuration.presets import open_preset
 from askance.core.errors import AskanceError, GridError, InputError
 from askance.core.trace import Expanded, Trace
-from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.index.documents import Document
@@ -27,6 +27,7 @@ from studies.airrag_scaling.results import (
     TOKENS,
     VALID,
     Result,
+    average_interval,
     candidates,
     numbers_of,
     oracle,
@@ -294,9 +295,7 @@ def test_an_average_gives_every_dataset_the_same_weight():
 
 
 def result(name, tokens, score):
-    average = {
-        of: MeanInterval(value, value, value, 1, 0.95) for of, value in ((TOKENS, tokens), ("f1", score))
-    }
+    average = {of: MeanInterval(value, value, value, 1) for of, value in ((TOKENS, tokens), ("f1", score))}
     return Result(Setting(name, {}), {}, average, 1, 0)
 
 

@@ -14,7 +14,8 @@ SCRIPTS = sorted(
     if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
 )
 WITHOUT_OUT = {
-    "documents", "efficiency", "every_processor", "filters", "languages", "pandoc_differences",
+    "clients", "documents", "efficiency", "every_processor", "filters", "gpu", "languages",
+    "pandoc_differences",
     "replay_reference", "replay_selfrag", "serving",
 }  # fmt: skip
 """Scripts that print their table and write no folder of their own."""

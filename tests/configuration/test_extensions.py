@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from askance.cli import main
 from askance.configuration.build import load_encoder, open_retriever
 from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.methods import calibrated_methods, make_method
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
@@ -20,6 +22,7 @@ from askance.core import extensions
 from askance.core.errors import InputError
 from askance.core.extensions import LABORATORY
 from askance.core.version import VERSION
+from askance.retrieval.index.build import build_index
 
 TOWN = "Which town?"
 MODULE = '''
@@ -210,6 +213,64 @@ def test_an_evaluation_and_a_grid_of_plug_ins(ours, run, tmp_path, monkeypatch):
     code, out, error = run("grid grid.toml --out out")
     assert (code, "towns/ours/echo" in out) == (0, True), error
     assert (tmp_path / "out" / "towns" / "ours" / "closed_book" / "settings.json").exists()
+
+
+PARTS = {
+    "method": ("echo", "ours_ext:Echo"),
+    "retriever": ("towns:Bonn?name=mine", "ours_ext:Towns?place=Bonn"),
+    "rerank": ("upside", "ours_ext:Upside?place=down", "model:ours_ext:model"),
+    "encoder": ("ours", "ours_ext:encoder"),
+    "models": ({"answer": "ours"}, {"answer": "ours_ext:model?reply=Rhine"}),
+    "dataset": ("towns", "ours_ext:questions"),
+    "metrics": (("f1", "alike"), ("ours_ext:starts_alike",)),
+    "parameters": ({"prompts": "found"}, {}),
+}
+
+
+@pytest.mark.parametrize(("part", "spec"), [(part, spec) for part, specs in PARTS.items() for spec in specs])
+def test_a_run_has_a_hash_of_each_plug_in(ours, sample_index, part, spec):
+    given = {"dataset": "sample", "method": "single", "models": {"answer": "scripted"}, "index": sample_index}
+    given |= {"index": None} if part == "retriever" else {"retriever": "hybrid"} if part == "encoder" else {}
+    if part == "encoder":
+        given["index"] = build_index(
+            [ours / "ours_ext.py"], ours / "index", encoder=load_encoder("ours")
+        ).folder
+    ready = prepare_experiment(Experiment(**given | {part: spec}))
+    is_plugin = spec not in ({"prompts": "found"}, {})
+    assert list(ready.code) == ["askance", "ours_ext"] if is_plugin else ["askance"]
+
+
+@pytest.mark.parametrize("command", ["eval {} --out run --limit", "grid grid.toml --out run"])
+def test_a_run_goes_on_with_edited_code_only_on_request(ours, run, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    given = "--dataset towns --method ours_ext:Echo --retriever towns --model ours --metric alike"
+    table = 'retriever = "towns"\nmetrics = ["alike"]\nlimit = {}\n[datasets.t]\nquestions = "towns"\n'
+
+    def again(limit, *words):
+        (tmp_path / "grid.toml").write_text(
+            table.format(limit) + '[models.m]\nanswer = "ours"\n[methods.echo]\nmethod = "ours_ext:Echo"\n'
+        )
+        is_eval = command.startswith("eval")
+        return run(*command.format(given).split(), *[limit] * is_eval, *words, columns=500)
+
+    def source():
+        (path,) = tmp_path.glob("run/**/settings.json")
+        return json.loads(path.read_bytes())["code"]["ours_ext"]
+
+    assert again(1)[0] == 0
+    first = source()
+    for path, changed in ((ours, "answer[:2] == gold[:2]"), (tmp_path / "other", "answer[:3] == gold[:3]")):
+        path.mkdir(exist_ok=True)
+        (path / "ours_ext.py").write_text(MODULE.replace("answer[:1] == gold[:1]", changed))
+        monkeypatch.syspath_prepend(str(path))
+        sys.modules.pop("ours_ext")
+        code, out, err = again(2)
+        assert (code, out) == (2, "")
+        assert f"other code (code of ours_ext: {first}, now " in err
+        assert "go on with --accept-new-code" in err
+    assert again(2, "--accept-new-code")[0] == 0
+    assert re.fullmatch(f"{first}, then from question 2 on [0-9a-f]{{16}}", source())
+    assert again(2)[0] == 0
 
 
 def test_a_command(ours, run):

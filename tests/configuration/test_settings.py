@@ -3,9 +3,11 @@
 import json
 import os
 from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
 
 import pytest
 
+from askance.configuration.server import ServerConfig
 from askance.configuration.settings import SETTINGS, EngineConfig, open_engine
 from askance.configuration.sources import read_config
 from askance.core.answers import Answer
@@ -14,6 +16,7 @@ from askance.core.extensions import implements
 from askance.core.ports import Method, Needs
 from askance.core.token_ledger import Budget
 from askance.core.trace import Asked, Trace
+from askance.core.types import Hit, Passage
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.trace_file import read_trace, trace_text, write_file
@@ -69,6 +72,27 @@ def test_flags_win_then_the_environment_then_the_project_then_the_user(project, 
     assert (found.config.seed, found.config.budget) == (4, Budget(calls=9))
 
 
+def test_the_table_serve_has_the_same_sources_and_concerns_only_the_server(project, run, monkeypatch):
+    of_user = str(project("[serve]\nhost = '::1'\nwaiting = 2\nport = 1\n", project.user))
+    project("[serve]\nport = 2\nwaiting = 3\n")
+    monkeypatch.setenv("ASKANCE_SERVE__PORT", "4")
+    monkeypatch.setenv("ASKANCE_SERVE__API_KEY_ENV", "MY_KEY")
+    found = read_config({"strict_parameters": True}, kind=ServerConfig)
+    assert origins(found) == {
+        "serve.host": ("::1", of_user),
+        "serve.port": (4, "ASKANCE_SERVE__PORT"),
+        "serve.api_key_env": (("MY_KEY",), "ASKANCE_SERVE__API_KEY_ENV"),
+        "serve.waiting": (3, "askance.toml"),
+        "serve.strict_parameters": (True, "Python"),
+    }
+    assert (read_config().config, read_config().origins) == (EngineConfig(), {})
+    assert "serve.port" in run("config --json")[1]
+    project("[serve]\nhost = '0.0.0.0'\n")
+    told = "askance.toml: serve.host decides who reaches the server"
+    assert told in run("config", columns=300)[2]
+    assert run("config --trust-config")[0] == 0
+
+
 PROFILE = "method = 'dragin'\nset = { profile = 'paper' }"
 RERANKED = "rerank = 'bundled'\nmodel = 'scripted'"
 
@@ -103,6 +127,24 @@ def test_settings_of_files_that_nothing_uses_are_ignored(project, run, sample_in
     assert run("search", "Bergman", "--index", sample_index)[0] == 0
 
 
+class Plain:
+    """A retriever whose search is a plain function."""
+
+    name = fingerprint = "plain"
+
+    def __init__(self, search):
+        self.search = search
+
+
+def test_a_function_of_a_port_may_be_plain():
+    found = Hit(Passage("1", "Bonn", "Bonn lies on the Rhine."), 1.0, 1)
+    engine = open_engine(
+        method="single", model="scripted", retriever=Plain(lambda query, k, *, exclude=frozenset(): (found,))
+    )
+    searched = [event.hits for event in engine.ask("Where?").trace.events if event.type == "search"]
+    assert (engine.retriever.name, searched) == ("plain", [(found,)])
+
+
 BAD = [
     ({"seed": "x"}, InputError, "seed='x': input should be a valid integer"),
     ({"sede": 1}, UnknownName, "unknown setting 'sede': did you mean 'seed'"),
@@ -110,6 +152,9 @@ BAD = [
     ({"models": {"anser": "x"}}, UnknownName, "unknown role 'anser' of a model: did you mean 'answer'"),
     ({"models": {"answer": 3}}, InputError, "expected the name of a model"),
     ({"budget": {"cals": 3}}, UnknownName, "did you mean 'calls'"),
+    ({"passages": 3}, UnknownName, "unknown setting 'passages': write parameters={'passages': 3}"),
+    ({"method": "closed_book", "passages": 3}, UnknownName, "unknown setting 'passages': did you mean"),
+    ({"budget": 100}, InputError, r"budget=100: expected a budget, such as Budget\(tokens=100\)"),
     ({"budget": {"calls": 1.5}}, ParameterError, "parameter calls=1.5 of the budget"),
     ({"parameters": 3}, InputError, "parameters=3: input should be a valid dictionary"),
     ({"in_flight": 0}, InputError, "in_flight=0: input should be greater than or equal to 1"),
@@ -121,8 +166,14 @@ BAD = [
     ({"method": object()}, InputError, "is no method: it lacks needs, answer"),
     ({"models": object()}, InputError, "is no model: it lacks name, "),
     ({"retriever": object()}, InputError, "is no retriever: it lacks name, fingerprint, search"),
+    ({"retriever": SimpleNamespace(name="")}, InputError, "SimpleNamespace is no retriever: it lacks finger"),
+    ({"retriever": Plain(lambda query, k: ())}, InputError,
+     "the retriever Plain is no retriever: it can't be called as search.*exclude.*, got an unexpected "
+     "keyword argument 'exclude'; docs/extending.md shows one"),
+    ({"retriever": Plain(lambda query, *, exclude: ())}, InputError, "too many positional arguments"),
+    ({"retriever": Plain(3)}, InputError, "3 is not a callable object"),
     ({"encoder": object()}, InputError, "is no encoder: it lacks name, fingerprint, embed"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "error", "told"), BAD)
@@ -154,6 +205,12 @@ ORIGINS = [
     ("", "ASKANCE_BUDGET__CALLS=x", "ASKANCE_BUDGET__CALLS: parameter calls='x' of the budget"),
     ("", "ASKANCE_SET=x", "ASKANCE_SET: parameters='x': input should be a valid dictionary"),
     ("", "ASKANCE_STRICT=perhaps", "ASKANCE_STRICT: strict='perhaps': "),
+    ("serve = 3", "", "askance.toml: serve=3: expected a table, such as [serve]"),
+    ("[serve]\nprot = 1", "", "unknown setting 'prot' of [serve] in askance.toml: did you mean 'port'"),
+    ("[serve]\nport = 99999", "", "askance.toml: port=99999: input should be less than or equal to 65535"),
+    ("[server]\nport = 1", "", "unknown setting 'server' in askance.toml: did you mean 'serve'"),
+    ("", "ASKANCE_SERVE__PORT=x", "ASKANCE_SERVE__PORT: port='x': input should be a valid integer"),
+    ("", "ASKANCE_PORT=1", "ASKANCE_SERVE__PORT"),
     (f"{SINGLE}set.passages = 'two'", "", "error: askance.toml: parameter passages='two' of method"),
     (f"{SINGLE}set.passages = -1", "", "error: askance.toml: parameter passages=-1 of method"),
     (f"{SINGLE}set.passage = 3", "", "error: askance.toml: unknown parameter 'passage' of method"),

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from askance.core.errors import LimitReached
 from askance.core.trace import Committed, Decided, Drafted, Expanded, Searched, Trace
 
 
@@ -68,3 +71,16 @@ def test_commits_that_follow_each_other_are_kept_as_one_but_heard_one_by_one_and
     assert [type(event) for event in heard] == [Committed, Committed, Drafted, Decided, Committed]
     pieces = [event.id for event in heard if not isinstance(event, Drafted)]
     assert pieces == [0, 0, 1, 2], "a piece has the id of the event it is kept in, and a draft is not kept"
+
+
+def test_only_errors_of_other_code_have_a_traceback_which_is_bounded():
+    trace, served = Trace(), Trace()
+    served.has_tracebacks = False
+    with pytest.raises(ValueError, match="x") as raised:
+        raise ValueError("x" * 9000)
+    trace.fail(raised.value, "model")
+    trace.fail(raised.value, "model", "interrupted")
+    trace.fail(LimitReached("no more"), "model")
+    served.fail(raised.value, "model")
+    assert [len(event.traceback) for event in (*trace.events, *served.events)] == [4000, 0, 0, 0]
+    assert [event.message[:11] for event in trace.events] == ["x" * 11, "interrupted", "no more"]

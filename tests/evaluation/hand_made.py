@@ -49,6 +49,7 @@ def settings(records, **fields):
         "askance": "0.1.0",
         "versions": {"python": "3.11.9"},
         "machine": "2 cores, x86_64",
+        "in_flight": "2",
         "started_at": "2026-11-21T09:00:00+00:00",
     }
     return Settings(**(given | fields))

@@ -1,11 +1,10 @@
 """Intervals, permutation tests and areas under curves, against results known by hand or by enumeration."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from askance.core.errors import InputError
@@ -15,6 +14,7 @@ from askance.evaluation.statistics.compare import (
     holm_adjusted,
     mean_interval,
     paired_difference,
+    paired_test,
     permutation_test,
 )
 from askance.evaluation.statistics.roc import roc_area
@@ -33,16 +33,39 @@ def by_id(values):
     return {f"q{number}": value for number, value in enumerate(values)}
 
 
-def test_a_mean_against_all_possible_resamples(draws, monkeypatch):
-    """Three questions have 27 resamples; their means are known, and how often each is drawn."""
-    scores = [0.0, 0.5, 1.0]
-    means = sorted(sum(drawn) / 3 for drawn in itertools.product(scores, repeat=3))
-    draws(40_000)
-    monkeypatch.setattr(compare, "CONFIDENCE", 0.8)
+@pytest.mark.parametrize(
+    ("scores", "low", "high"),
+    [
+        ([0.0], 0.0, 0.975),
+        ([0.0] * 10, 0.0, 0.3085),
+        ([1.0] * 4, 0.3976, 1.0),
+        ([0.0, 1.0] * 5, 0.1871, 0.8129),
+        ([1.0] + [0.0] * 99, 0.0003, 0.0545),
+    ],
+)
+def test_scores_of_0_and_1_have_the_interval_of_clopper_and_pearson(scores, low, high):
     found = mean_interval(scores)
-    # The 10th percentile of 27 values is the third one: 1/6.
-    assert (found.mean, found.low, found.high) == near((0.5, means[2], means[-3]))
-    assert (found.num_questions, found.confidence) == (3, 0.8)
+    assert (found.low, found.high) == near((low, high), "as told", "4 decimals")
+    assert found.num_questions == len(scores)
+
+
+@pytest.mark.parametrize("num", [1, 3, 20])
+def test_equal_scores_have_an_interval(draws, num):
+    """The end of the scale has the weight of one question: the least of `num` uniform numbers."""
+    draws(40_000)
+    found, end = mean_interval([0.4] * num), 0.025 ** (1 / num)
+    assert (found.low, found.high) == near((0.4 * end, 1 - 0.6 * end), "share of 40,000", "draws")
+    beyond = mean_interval([4.0] * num)
+    assert beyond.low / 4 == near(end, "share of 40,000", "draws")
+    assert beyond.high == near(4.0), "the greatest score ends a scale that 1 does not end"
+
+
+def test_drawn_intervals_come_close_to_the_exact_one(draws):
+    draws(40_000)
+    exact = mean_interval([0.0, 0.0, 1.0])
+    for scores in ([1e-9, 0.0, 1.0], np.repeat([1e-9, 0.0, 1.0], 1)):
+        found = mean_interval(scores)
+        assert (found.low, found.high) == near((exact.low, exact.high), "share of 40,000", "draws")
 
 
 def test_an_interval_of_many_questions_is_close_to_the_normal_one():
@@ -63,10 +86,10 @@ def test_pairing_narrows_the_interval():
 def test_blocks_cover_every_draw(draws):
     """With so many questions, every draw is a block of its own."""
     draws(5)
-    found = mean_interval(np.tile([0.0, 1.0], 600_000))
-    assert found.low < found.mean == 0.5 < found.high
+    found = mean_interval(np.linspace(0, 1, 1_200_000))
+    assert found.low < found.high
     assert found.num_questions == 1_200_000
-    assert permutation_test([1.0] * 1_100_000) == 1 / 6
+    assert permutation_test(np.linspace(1, 2, 1_100_000)) == 1 / 6
 
 
 @given(PAIRS)
@@ -77,14 +100,57 @@ def test_exchanging_the_methods_mirrors_the_difference(pairs):
     assert (there.mean, there.low, there.high) == near((-back.mean, -back.high, -back.low))
     assert paired_difference(dict(reversed(first.items())), second) == there, "the order does not matter"
     itself = paired_difference(first, first)
-    assert (itself.mean, itself.low, itself.high) == (0, 0, 0)
+    assert (itself.mean, itself.high) == (0, near(-itself.low))
 
 
 @given(SCORES)
 @settings(max_examples=40)
-def test_the_interval_stays_within_the_scores(scores):
+def test_the_interval_stays_within_the_scale_and_has_the_mean_in_it(scores):
     found, slack = mean_interval(scores), tolerance("float64", "formula")
-    assert min(scores) - slack <= found.low <= found.high <= max(scores) + slack
+    assert 0 <= found.low <= found.mean + slack
+    assert found.mean - slack <= found.high <= 1 + slack
+
+
+WHOLE, HALVES = st.sampled_from([-1.0, 0.0, 1.0]), st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
+GAINS = st.one_of(*(st.lists(each, min_size=1, max_size=30) for each in (WHOLE, HALVES, st.floats(-1, 1))))
+
+
+@given(GAINS)
+@example([0.0])
+@example([1.0, 1.0])
+@example([0.5] * 6)
+@example([1.0] * 9 + [-1.0])
+@example([0.1] * 17 + [0.2] * 3)
+@settings(max_examples=150)
+def test_the_interval_contains_0_exactly_if_p_is_at_least_5_percent(gains):
+    first, second = ([max(0.0, sign * gain) for gain in gains] for sign in (1, -1))
+    found, p = paired_test(by_id(first), by_id(second))
+    slack = tolerance("float64", "formula")
+    assert (found.low <= 0 <= found.high) == (p >= 0.05)
+    assert p == permutation_test(gains)
+    assert found.low - slack <= found.mean <= found.high + slack
+    assert found.low < found.high, "no interval is without width"
+    assert -1 - slack <= found.low < found.high <= 1 + slack
+
+
+def differences(random, rates, num):
+    """Draw differences that are +1, −1 and a fraction at these rates, and otherwise 0."""
+    kinds = random.choice(4, size=num, p=[*rates, 1 - sum(rates)])
+    return np.choose(kinds, [1.0, -1.0, random.uniform(-0.5, 1, num), 0.0])
+
+
+@pytest.mark.parametrize("num", [6, 20, 60])
+@pytest.mark.parametrize("rates", [(0.15, 0.1, 0.2), (0.04, 0.01, 0.02), (0.7, 0.05, 0.0), (0.1, 0.1, 0.0)])
+def test_intervals_contain_the_true_value_as_often_as_they_say(draws, rates, num):
+    draws(1000)
+    random, repeats = np.random.default_rng(num), 200
+    least = 0.95 - tolerance("draws", "coverage")
+    true = rates[0] - rates[1] + 0.25 * rates[2]
+    gains = [differences(random, rates, num) for _ in range(repeats)]
+    paired = [paired_difference(by_id(each), by_id([0.0] * num)) for each in gains]
+    assert np.mean([each.low <= true <= each.high for each in paired]) >= least
+    means = [mean_interval((1 + each) / 2) for each in gains]
+    assert np.mean([each.low <= (1 + true) / 2 <= each.high for each in means]) >= least
 
 
 @pytest.mark.parametrize(
@@ -127,7 +193,9 @@ def test_more_questions_are_drawn_and_come_close_to_all_choices_of_signs(draws):
     """If all differences are alike, p is that of the sign test, here of at least 14 or at most 6 of 20."""
     draws(40_000)
     exact = 2 * sum(math.comb(20, k) for k in range(7)) / 2**20
-    assert permutation_test([1.0] * 14 + [-1.0] * 6) == near(exact, "share of 40,000", "draws")
+    assert permutation_test([0.5] * 14 + [-0.5] * 6) == near(exact)
+    drawn = permutation_test([0.5] * 13 + [-0.5] * 6 + [0.5 + 1e-10])
+    assert drawn == near(exact, "share of 40,000", "draws")
     gains = list(np.random.default_rng(3).normal(0.2, 0.5, MOST_ENUMERATED))
     drawn = permutation_test([*gains, 1e-12])  # one more than are enumerated, which hardly counts
     assert drawn == near(permutation_test(gains), "share of 40,000", "draws")
@@ -135,7 +203,7 @@ def test_more_questions_are_drawn_and_come_close_to_all_choices_of_signs(draws):
 
 def test_a_drawn_p_is_never_zero_and_depends_on_the_seed_alone(draws, monkeypatch):
     draws(99)
-    assert permutation_test([1.0] * 200) == 0.01
+    assert permutation_test([1.0, 2.0] * 100) == 0.01
     mixed = [1.0, -0.5] * 20
     found = permutation_test(mixed)
     assert permutation_test(mixed) == found

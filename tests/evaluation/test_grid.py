@@ -107,6 +107,22 @@ def test_a_method_s_members_have_parameters_of_their_own(grid_file):
     assert str(method.methods) == "single=single(passages=5),iterdrag,airrag_lite,airrag=airrag(rollouts=2)"
 
 
+def test_several_seeds_are_several_runs(grid_file):
+    """A method's table takes precedence over the top, as for other settings."""
+    text = GRID.replace("seed = 7", "seeds = [3, 1]") + "seeds = [0, 5]\n[methods.single]\nseed = 4\n"
+    grid = read_grid(grid_file(text))
+    of_few = {name: each.seed for name, each in grid.experiments().items() if name.startswith("few/fake")}
+    assert list(of_few.items()) == [
+        ("few/fake/closed_book@3", 3),
+        ("few/fake/closed_book@1", 1),
+        ("few/fake/dragin+20@0", 0),
+        ("few/fake/dragin+20@5", 5),
+        ("few/fake/single", 4),
+    ]
+    assert grid.place_of("few/fake/dragin+20@0", "sample").endswith("grid.toml")
+    assert "[methods.dragin+20]" in grid.place_of("few/fake/dragin+20@0", "seeds")
+
+
 def test_a_budget_is_one_of_each_cell(grid_file):
     experiments = read_grid(grid_file("budget = { seconds = 60, calls = 9 }\n" + GRID)).experiments()
     assert {experiment.budget for experiment in experiments.values()} == {Budget(calls=9, seconds=60)}
@@ -187,6 +203,13 @@ BLENDER = "[methods.blender.set]\nl_max = 900\n"
     ("old", "new", "message"),
     [
         ("sample = 6", "smaple = 6", "unknown key 'smaple' at the top of the grid"),
+        ("seed = 7", "seeds = [0, 1, 0]", "grid.toml: seeds=[0, 1, 0] at the top: write different whole"),
+        ("seed = 7", "seeds = [-1]", "seeds=[-1] at the top: write different whole numbers from 0"),
+        ("seed = 7", "seeds = [true]", "seeds=[True] at the top"),
+        ("seed = 7", "seeds = []", "seeds=[] at the top"),
+        ("seed = 7", "seeds = 3", "seeds=3 at the top"),
+        ("seed = 7", "seed = 7\nseeds = [1]", "such as seeds = [0, 1, 2], and no seed beside them"),
+        ("limit = 2", "limit = 2\nseeds = ['1']", "seeds=['1'] in [datasets.few]: write"),
         ("sample = 6", "budget = { cals = 9 }", "parameter 'cals' of the budget: did you mean 'calls'"),
         ("sample = 6", "budget = { calls = 9.5 }", "parameter calls=9.5 of the budget"),
         ('questions = "sample"\nl', 'question = "sample"\nl', "unknown key 'question' in [datasets.few] of"),

@@ -75,7 +75,14 @@ def run(experiment, folder, model, *, progress=lambda status: None, in_flight=No
 def content(folder):
     """Return the contents of a run without times and paths."""
     return [
-        replace(record, usage=replace(record.usage, seconds=0), trace_at=0, trace_bytes=0, trace_checksum="")
+        replace(
+            record,
+            usage=replace(record.usage, seconds=0),
+            trace_at=0,
+            trace_bytes=0,
+            trace_checksum="",
+            run_seconds=0,
+        )
         for record in read_run(folder).records
     ]
 
@@ -95,6 +102,11 @@ def test_every_question_is_kept_and_a_failed_one_is_wrong(experiment, folder):
     assert (failed.text, failed.scores["f1"], failed.scores["yes_no_accuracy"]) == ("", 0.0, None)
     assert [record.is_failure for record in found.records] == [False, True, False, False, False]
     assert (found.trace(first)[0].question_id, found.trace(failed)[-1].type) == ("Bonn", "error")
+    assert [bool(each.traceback) for each in found.records] == [False, True, False, False, False]
+    assert failed.traceback == found.trace(failed)[-1].traceback
+    assert failed.traceback.startswith("Traceback (most recent call last):")
+    assert failed.traceback.endswith("\nValueError: Cairo is flooded")
+    assert "test_harness.py" in failed.traceback
     for each in found.records:
         last = found.trace(each)[-1]
         assert each.usage.seconds == (last.at_seconds if each.is_failure else last.usage.seconds)
@@ -148,6 +160,8 @@ def test_a_run_that_was_stopped_asks_only_what_is_left(experiment, tmp_path, fol
         model = Rivers()
         assert run(experiment, folder, model, in_flight=1).is_complete
         assert model.asked == left
+    seconds = [record.run_seconds for record in read_run(folder).records]
+    assert 0 < seconds[0] < seconds[1] < seconds[2] < seconds[3] < seconds[4]
     run(experiment, tmp_path / "undisturbed", Rivers())
     assert content(folder) == content(tmp_path / "undisturbed")
 
@@ -197,17 +211,17 @@ def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
     status = RunStatus.of(10, ("f1", "yes_no_accuracy"), before)
     assert (status.num_finished, status.num_failures, status.metrics["f1"].mean) == (2, 1, 0.5)
     assert (status.metrics["f1"].count, status.metrics["yes_no_accuracy"].count) == (2, 0)
-    assert (status.tokens_computed, status.seconds_left) == (0, None)
+    assert (status.tokens_generated, status.seconds_left) == (0, None)
     monkeypatch.setattr(time, "perf_counter", lambda: status.began + 6)
     status.add(
         record(
             3,
             {"f1": 0.5, "yes_no_accuracy": None},
-            usage=Usage(prompt_tokens=90, reused_tokens=30, generated_tokens=10),
+            usage=Usage(prompt_tokens=90, generated_tokens=12),
         )
     )
-    assert (status.tokens_computed, status.seconds_left) == (70, near(7 * 6))
-    assert status.tokens_per_second == near(70 / 6)
+    assert (status.tokens_generated, status.seconds_left) == (12, near(7 * 6))
+    assert status.tokens_per_second == near(2)
     assert status.first_failure == "q2: ModelFailure: gone"
 
 

@@ -1,6 +1,8 @@
 """Comparisons of runs question by question."""
 
 import dataclasses
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -49,6 +51,35 @@ def test_holm_is_over_the_comparisons_by_one_metric():
 @pytest.mark.parametrize(
     ("choice", "pairs"),
     [
+        ({}, [(3, 0), (4, 1)]),
+        ({"base": 4}, [(0, 3), (1, 4), (2, 4)]),
+        ({"all_pairs": True}, [(3, 0), (4, 0), (3, 1), (4, 1), (3, 2), (4, 2)]),
+    ],
+)
+def test_seeds_of_a_method_are_averaged_and_not_tested_against_each_other(choice, pairs):
+    seeds = [("m", 0, 0.2), ("m", 1, 0.4), ("m", 2, 0.9), ("n", 0, 1.0), ("n", 1, 1.0), ("o", 0, 0.5)]
+    runs = [
+        scored([score], folder=f"runs/{at}", title=name, seed=seed)
+        for at, (name, seed, score) in enumerate(seeds)
+    ]
+    (group,) = group_runs(runs[:5])
+    found = compare_group(group, **choice)
+    names = ("m, seed=0", "m, seed=1", "m, seed=2", "n, seed=0", "n, seed=1")
+    assert found.names == names
+    assert [(each.run, each.base) for each in found.differences] == [
+        (names[run], names[base]) for run, base in pairs
+    ]
+    of_m, of_n = found.over_seeds
+    assert (of_m.name, of_m.seeds, of_m.means) == ("m", (0, 1, 2), {"f1": near((0.5, 0.13**0.5))})
+    assert (of_n.name, of_n.seeds, of_n.means) == ("n", (0, 1), {"f1": (1.0, 0.0)})
+    (group,) = group_runs([runs[0], replace(runs[0], folder=Path("again")), runs[5]])
+    found = compare_group(group)
+    assert (len(found.differences), found.over_seeds) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("choice", "pairs"),
+    [
         ({}, [("m1", "m0"), ("m2", "m0")]),
         ({"base": 1}, [("m0", "m1"), ("m2", "m1")]),
         ({"all_pairs": True}, [("m1", "m0"), ("m2", "m0"), ("m2", "m1")]),
@@ -69,7 +100,7 @@ def test_only_metrics_of_all_runs_are_chosen():
     group = group_scored(all_three, all_three)
     assert compare_group(group).metrics == ("f1", "exact_match")
     assert compare_group(group, metrics=["precision", "precision"]).metrics == ("precision",)
-    with pytest.raises(UnknownName, match=r"'recal'.*jsonl:bridges.jsonl.*Known: exact_match, f1, precision"):
+    with pytest.raises(UnknownName, match=r"'recal'.*over bridges.jsonl.*Known: exact_match, f1, precision"):
         compare_group(group, metrics=["recal"])
     two = {"exact_match": 1.0, "f1": 1.0}
     assert compare_group(group_scored(two, {"exact_match": 1.0})).metrics == ("exact_match",)

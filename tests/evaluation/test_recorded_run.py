@@ -23,6 +23,7 @@ from askance.evaluation.run.result_file import LOCK
 from askance.storage.durable_files import locked_folder, sealed, unsealed
 from tests.evaluation.hand_made import record, settings
 from tests.storage.test_durable_files import disk_with_room_for
+from tests.tolerances import near
 
 SCORING, OTHER_SCORING = open_metrics(("exact_match", "f1")), open_metrics(("recall", "match"))
 
@@ -139,6 +140,17 @@ def test_one_writer_at_a_time(folder):
             {"precisions": {"answer": "float32"}},
             "other settings (precision of model answer: bfloat16, now float32)",
         ),
+        # The first run is of a version that recorded no code.
+        (
+            {},
+            {"code": {"askance": "2b"}},
+            "other code (code of askance: none, now 2b): name another --out, r",
+        ),
+        (
+            {"code": {"x": "1a"}},
+            {"code": {"x": "2b"}, "seed": 1},
+            "settings (seed: 0, now 1; code of x: 1a, n",
+        ),
     ],
 )
 def test_other_settings_are_refused_with_what_differs(folder, before, now, message):
@@ -155,6 +167,27 @@ def test_what_changes_no_answer_may_change(folder):
     add(folder, asked=replace(moved, metrics=OTHER_SCORING.names), scoring=OTHER_SCORING)
     run = read_run(folder)
     assert (run.records[0].scores, run.settings.metrics) == ({"recall": 1, "match": 1}, ("recall", "match"))
+
+
+def test_other_code_is_accepted_on_request_and_recorded(folder):
+    """What was scored by the code before is scored again."""
+    old, new, third = (replace(OF_4, code={"askance": "0", "x": source}) for source in ("1a", "2b", "3c"))
+    add(folder, finished(1, scores={"exact_match": 0.0, "f1": 0.0}), 2, asked=old)
+    for asked, number in ((new, 3), (new, 4), (third, None)):
+        refused(folder, "go on with --accept-new-code", asked=third)
+        add(folder, *filter(None, [number]), asked=asked, accept_new_code=True)
+        assert read_run(folder).settings.code == {"askance": "0", "x": "1a, then from question 3 on 2b"}
+    assert read_run(folder).records[0].scores["f1"] == near(2 / 3)
+    add(folder, asked=new)
+    refused(folder, "(seed: 0, now 1)", asked=replace(new, seed=1), accept_new_code=True)
+
+
+def test_a_run_without_questions_begins_when_it_goes_on(folder):
+    add(folder)
+    later = replace(OF_4, started_at="later", in_flight="2", machine="64 cores")
+    for number, asked in ((1, later), (2, replace(later, started_at="last", in_flight="8"))):
+        add(folder, number, asked=asked)
+    assert read_run(folder).settings == replace(later, in_flight="2, then 8")
 
 
 def test_only_questions_that_are_asked_elsewhere_change_the_machine(folder):

@@ -9,6 +9,7 @@ from askance.core.spec import call_spec
 from askance.evaluation.statistics.run_groups import (
     base_indices,
     group_runs,
+    headings_of,
     names_of,
     non_default_parameters,
 )
@@ -33,12 +34,26 @@ def test_datasets_are_apart_and_so_are_files_that_share_no_question():
     groups = group_runs(runs)
     assert [group.runs for group in groups] == [(runs[0],), (runs[1], runs[3]), (runs[2],)]
     assert [group.dataset for group in groups] == [
-        "jsonl:bridges.jsonl",
-        "hotpotqa:dev.json",
-        runs[2].settings.dataset,
+        "bridges.jsonl (1)",
+        "hotpotqa",
+        "bridges.jsonl (3)",
     ]
     assert groups[1].whole == groups[1].runs
     assert groups[1].names == ("single", "dragin")
+
+
+@pytest.mark.parametrize(
+    ("datasets", "headings"),
+    [
+        (["hotpotqa:/data/dev.json", "sample"], ["hotpotqa", "sample"]),
+        (["jsonl:/data/own.jsonl?id=key", "csv:b.csv"], ["own.jsonl", "b.csv"]),
+        (["nq:/data/dev.json", "nq:/data/test.json", "sample"], ["nq:dev.json", "nq:test.json", "sample"]),
+        (["jsonl:a/own.jsonl", "jsonl:b/own.jsonl"], ["jsonl:a/own.jsonl", "jsonl:b/own.jsonl"]),
+        (["sample", "sample"], ["sample (1)", "sample (2)"]),
+    ],
+)
+def test_headings_of_datasets(datasets, headings):
+    assert list(headings_of(datasets)) == headings
 
 
 @pytest.mark.parametrize(

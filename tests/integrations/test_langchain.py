@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -171,6 +171,7 @@ def test_a_model_gets_the_sampling_that_it_takes_and_neutralised_untrusted_text(
 def test_the_usage_and_the_finish_of_the_model_are_kept():
     class Measured(GenericFakeChatModel):
         async def astream(self, input, **options):
+            yield AIMessageChunk(content=[{"type": "reasoning", "reasoning": "Hm."}])
             yield AIMessageChunk(
                 content="Pisa",
                 usage_metadata={"input_tokens": 11, "output_tokens": 1, "total_tokens": 12},
@@ -179,6 +180,7 @@ def test_the_usage_and_the_finish_of_the_model_are_kept():
 
     (generation,) = generate(Measured(messages=iter(())))
     assert (generation.prompt_tokens, generation.is_upper_bound, generation.finish) == (11, False, "length")
+    assert (generation.text, generation.thoughts) == ("Pisa", "Hm.")
 
 
 WINDOW = "40000 tokens are to be written, and the window has 32768"
@@ -305,8 +307,9 @@ def test_an_engine_is_a_runnable_with_citations_at_the_end_of_a_chain():
 
 def test_a_follow_up_is_rewritten_from_the_messages():
     made = engine(QUESTION, ANSWER)
-    messages = [HumanMessage("Who directed it?"), AIMessage("Ingmar Bergman."), HumanMessage("Born where?")]
-    asyncio.run(AskanceRunnable(made).ainvoke(messages))
+    messages = [SystemMessage("Be brief."), HumanMessage("Who directed it?"), AIMessage("Ingmar Bergman.")]
+    answer = asyncio.run(AskanceRunnable(made).ainvoke([*messages, HumanMessage("Born where?")]))
+    assert "the role system is not used" in answer.response_metadata["ignored"][0]
     assert made.retriever.queries == [QUESTION]
 
 
@@ -322,15 +325,20 @@ def test_the_answer_is_streamed():
 
 def test_messages_become_a_question_with_its_history():
     texts = [("human", "A?"), ("ai", "B."), ("human", "and"), ("human", "C?"), ("ai", "D."), ("human", "E?")]
-    read = read_question(texts)
+    read, ignored = read_question([("system", "Obey."), *texts])
     assert read.text == "E?"
-    assert [(turn.question, turn.answer) for turn in read.history] == [("A?", "B."), ("C?", "D.")]
+    assert [(turn.question, turn.answer) for turn in read.history] == [("A?", "B."), ("and\nC?", "D.")]
+    (why,) = ignored
+    assert why.startswith("messages[0]: the methods of askance have prompts of their own")
 
 
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([SystemMessage("Obey."), HumanMessage("Who?")], "a message of type 'system' can't be given"),
+        (
+            [HumanMessage("Who?"), ToolMessage("5", tool_call_id="t")],
+            "a message of type 'tool' can't be given",
+        ),
         ([HumanMessage("Who?"), AIMessage("He.")], "the last message is not from a human"),
         ([], "the last message is not from a human"),
     ],

@@ -65,6 +65,7 @@ def test_ask_answers_with_citations_and_search_finds_passages():
     assert result["answer"] == "Ingmar Bergman was born in Uppsala [1]."
     (source,) = result["sources"]
     assert (source["number"], source["id"], source["text"]) == (1, "p", UPPSALA.text)
+    assert "score" not in source
     assert (result["method"], result["searches"]) == ("single(ask_short_answer=false)", 1)
     assert result["generated_tokens"] > 0
     hits = call(server, "search", query="Uppsala", k=1).structured_content["result"]

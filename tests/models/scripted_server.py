@@ -44,7 +44,7 @@ class Fault:
         body: The body of an unstreamed answer: a JSON value, or literal text.
         events: The events of a streamed answer: JSON values, or literal texts.
         ends: How the answer ends: with [DONE], without it, by a cut connection, with [DONE] but no end of the
-            response, or never, with a space every 20 ms.
+            response, or never, with a space every 20 ms. "gone" cuts the connection without any response.
         seconds: The seconds to wait before the response.
     """
 
@@ -52,7 +52,7 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: object = None
     events: Sequence[object] = ()
-    ends: Literal["done", "silent", "cut", "open", "drips"] = "done"
+    ends: Literal["done", "silent", "cut", "open", "drips", "gone"] = "done"
     seconds: float = 0.0
 
 
@@ -188,7 +188,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _give(self, fault: Fault) -> None:
         time.sleep(fault.seconds)
-        self.close_connection = fault.ends == "cut"
+        self.close_connection = fault.ends in ("cut", "gone")
+        if fault.ends == "gone":
+            return
         if fault.body is not None or fault.status != 200:
             content = (fault.body if isinstance(fault.body, str) else json.dumps(fault.body)).encode()
             kind = {"Content-Type": "application/json", "Content-Length": str(len(content))}

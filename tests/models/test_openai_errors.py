@@ -296,6 +296,22 @@ def test_connections_are_used_again(server):
     assert (len(server.requests), server.num_connections) == (60, 30)
 
 
+def test_only_a_connection_that_is_reused_may_be_gone(server):
+    model, request = model_of(server), GenerateRequest(RAW, Sampling(3), key=("k",))
+
+    async def twice():
+        await model.generate(request)
+        server.faults.append(Fault(ends="gone"))
+        await model.generate(request)
+
+    asyncio.run(twice())
+    assert (len(server.requests), server.num_connections) == (3, 2)
+    server.faults.append(Fault(ends="gone"))
+    with pytest.raises(ModelUnavailable, match="cut the connection"):
+        write(model)
+    assert len(server.requests) == 4
+
+
 def test_responses_that_never_end(server):
     """An answer ends with its last event, and a count takes no longer than a request may."""
     endless = Fault(body="", headers={"Content-Length": "100000"}, ends="drips")

@@ -29,6 +29,7 @@ PROBED = {
     "llama-cpp-python-0.3.36": {**SERVERS["llama-cpp-python"], "top_logprobs": "20"},
     "hosted-strict": {"top_logprobs": "20", "completion_tokens": "1"},
 }
+PROBED = {name: {"thoughts": "none", **options} for name, options in PROBED.items()}
 MAX_REQUESTS = {"vllm-0.6.6-max-logprobs-5": 12, "hosted-strict": 12} | dict.fromkeys(
     ("litellm-1.106.2", "lmstudio-0.3.30", "ollama-0.5.7"), 10
 )

@@ -1,13 +1,18 @@
 """Where a text ends, and which of it is shown: the same however it is cut into tokens."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.core.types import Cut, Sampling, Token
-from askance.inference.stopping import StopTracker
+from askance.core.types import Chat, Cut, GenerateRequest, Raw, Sampling, Span
+from askance.inference.stopping import LEAKED, TAGS, StopTracker, Thoughts
+
+CONTINUED = Raw((), (Span("The answer so far."),))
+CHAT = Chat(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +21,17 @@ class KeepTwoOfThree:
         return Cut(2, "two") if len(tokens) == 3 else None
 
 
-def write(pieces, *, stop=(), max_tokens=100, until=None, ends=False):
+def write(pieces, *, stop=(), max_tokens=100, until=None, ends=False, prompt=CONTINUED, thoughts=Thoughts()):
     shown = []
-    tracker = StopTracker(Sampling(max_tokens, stop=stop), until, shown.append)
-    at = 0
+    sampling = Sampling(max_tokens, stop=stop)
+    request = GenerateRequest(prompt, sampling, until=until, key=(), on_text=shown.append)
+    tracker = StopTracker(request, thoughts)
     for piece in pieces:
         if tracker.is_finished:
             break
-        tracker.add(Token(0, piece, at, at + len(piece)))
-        at += len(piece)
+        tracker.add(tracker.token(0, piece))
     if ends and not tracker.is_finished:
-        tracker.end(Token(2, "", at, at))
+        tracker.end(tracker.token(2, ""))
     return tracker.generation(), shown
 
 
@@ -71,3 +76,88 @@ def test_stop_strings_mean_the_same_however_the_text_is_cut_into_tokens(pieces, 
         assert len(generation.text) <= min(offset + len(each) for each, offset in found.items())
     assert "".join(token.text for token in generation.tokens) == generation.text
     assert "".join(shown) == generation.text
+
+
+THOUGHT = "Let me see.\n\nQuestion: which?\nUser: so the answer is Bonn."
+
+
+@pytest.mark.parametrize(
+    ("text", "thoughts", "answer", "thought"),
+    [
+        (f"<think>\n{THOUGHT}\n</think>\n\nIt is Oslo.", Thoughts(), "\n\nIt is Oslo.", THOUGHT),
+        (f"\n <think>{THOUGHT}</think></think>\nIt is Oslo.", Thoughts(), "\nIt is Oslo.", THOUGHT),
+        (f"{THOUGHT}</think>It is Oslo.", Thoughts(99, are_open=True), "It is Oslo.", THOUGHT),
+        ("Hm.</think>It is Oslo.", Thoughts(99, may_be_open=True), "It is Oslo.", "Hm."),
+        (
+            "analysisHm.assistantfinalIt is Oslo.",
+            Thoughts(99, may_be_open=True),
+            "It is Oslo.",
+            "analysisHm.",
+        ),
+        ("It is Oslo.\n\nSo it is.", Thoughts(99, may_be_open=True), "It is Oslo.\n\nSo it is.", ""),
+        ("Hm.</think>It is Oslo.", Thoughts(), "Hm.</think>It is Oslo.", ""),
+        ("It is <think>Oslo</think>.", Thoughts(), "It is <think>Oslo</think>.", ""),
+        ("A.\n<think>Hm.</think>B.\n[THINK]Ha.[/THINK]C.", Thoughts(), "A.\nB.\nC.", "Hm.\nHa."),
+        ("<think>The answer is Oslo.</think>", Thoughts(), "", "The answer is Oslo."),
+        ("<think>The answer is", Thoughts(), "", "The answer is"),
+        ("<think", Thoughts(), "<think", ""),
+    ],
+)
+@given(cuts=st.lists(st.integers(0, 80), max_size=20))
+def test_thoughts_are_no_part_of_the_answer(text, thoughts, answer, thought, cuts):
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    pieces = [text[start:end] for start, end in pairwise(edges)]
+    generation, shown = write(pieces, ends=True, thoughts=thoughts)
+    assert (generation.text, "".join(shown), generation.thoughts) == (answer, answer, thought)
+    assert "".join(token.text for token in generation.tokens) == answer
+    assert [token.start for token in generation.tokens] == [
+        sum(len(token.text) for token in generation.tokens[:index]) for index in range(len(generation.tokens))
+    ]
+    assert generation.generated_tokens == len(pieces) + 1
+
+
+@pytest.mark.parametrize(("opening", "closing"), TAGS.items())
+def test_every_family_of_models_marks_its_thoughts(opening, closing):
+    generation, _ = write([opening, THOUGHT, closing, "Oslo"], prompt=CHAT, ends=True)
+    assert (generation.text, generation.thoughts, generation.thought_tokens) == ("Oslo", THOUGHT, 3)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "thoughts", "text", "num_thoughts"),
+    [
+        (["<think>", *"aaaaaa"], Thoughts(2), "", 5),
+        (["<think>", "a", "</think>", *"bbbb"], Thoughts(9), "bbb", 3),
+        (["<think>", "a", "</think>", *"bbbb"], Thoughts(), "", 3),
+        ([*"aaaa", "</think>", *"bbbb"], Thoughts(9, may_be_open=True), "bbb", 5),
+        ([*"aaaa"], Thoughts(9, may_be_open=True), "aaa", 0),
+    ],
+)
+def test_thoughts_have_a_limit_of_their_own(pieces, thoughts, text, num_thoughts):
+    generation, shown = write(pieces, max_tokens=3, thoughts=thoughts, ends=True)
+    assert (generation.text, generation.finish, generation.thought_tokens) == (text, "length", num_thoughts)
+    assert "".join(shown) == text
+
+
+def test_white_space_before_an_answer_ends_nothing():
+    stop, pieces = ("\n\n", "\n", "\nQuestion:"), ["\n", "\n", " Oslo", ".", "\n", "\nMore"]
+    assert write(pieces, stop=stop, prompt=Raw(()))[0].text == "\n\n Oslo."
+    assert write(pieces, stop=stop, prompt=CONTINUED)[0].text == ""
+    late = ["Hm.", "</think>", *pieces]
+    assert write(late, stop=stop, prompt=CHAT, thoughts=Thoughts(9, may_be_open=True))[0].text == "\n\n Oslo."
+    assert write(["\n", "Question: why?"], stop=stop, prompt=Raw(()))[0].text == ""
+
+
+@pytest.mark.parametrize("mark", LEAKED)
+def test_marks_of_a_chat_end_a_reply_in_a_chat_only(mark):
+    pieces = ["Oslo.", *mark, " What"]
+    assert (write(pieces, prompt=CHAT)[0].text, write(pieces, prompt=CHAT)[0].finish) == ("Oslo.", "stop")
+    assert write(pieces, prompt=CONTINUED, ends=True)[0].text == f"Oslo.{mark} What"
+
+
+def test_attention_has_no_columns_of_thoughts():
+    tracker = StopTracker(GenerateRequest(CHAT, Sampling(9), key=()))
+    for number, piece in enumerate(["<think>", "a", "</think>", "b", "c"]):
+        tracker.add(tracker.token(0, piece))
+        tracker.set_attention(np.arange(2 + number, dtype=np.float32), 1)
+    rows = [token.attention.tolist() for token in tracker.tokens]
+    assert rows == [[0, 4], [0, 4, 5]]

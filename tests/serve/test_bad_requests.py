@@ -5,17 +5,37 @@ from contextlib import ExitStack
 import pytest
 
 from askance.serve.limits import Limits
-from tests.serve.served import QUESTION, error_of, post_head, serving
+from tests.serve.served import QUESTION, chunks_of, error_of, post_head, serving
 
 CHAT, SEARCH, DOCUMENTS = "/v1/chat/completions", "/v1/search", "/v1/documents"
 USER = {"role": "user", "content": QUESTION}
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]}
+TOOL = {"type": "function", "function": {"name": "f"}}
+UNUSED = {
+    "stop": (["\n"], "stop: a method decides where its answer ends"),
+    "temperature": (0.7, "temperature=0.7: the method single fixes it"),
+    "top_p": (0.5, "top_p=0.5: the method single fixes it"),
+    "presence_penalty": (0.1, "presence_penalty: it is unsupported"),
+    "tools": ([TOOL], "tools: this server calls no tools"),
+    "user": ("u", "user: it says nothing about the answer"),
+    "metadata": ({"a": "b"}, "metadata: it says nothing about the answer"),
+}
+USED = {"tool_choice": "auto", "parallel_tool_calls": True, "store": False, "service_tier": "auto", "seed": 1,
+        "response_format": {"type": "text"}, "n": 1, "logprobs": False, "stop": [], "user": None,
+        "presence_penalty": 0, "temperature": 0, "top_p": 1, "max_completion_tokens": 50}  # fmt: skip
 BAD_CHATS = [
     ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role='wizard'"),
-    ({"messages": [USER, {"role": "tool", "content": "x"}]}, "tools are unsupported"),
-    ({"messages": [USER, CALL, USER]}, "tools are unsupported"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools are unsupported"),
+    ({"messages": [USER, {"role": "tool", "content": "x"}]}, "calls no tools"),
+    ({"messages": [USER, CALL, USER]}, "calls no tools"),
+    ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice: this server calls no tools"),
+    ({"tools": [TOOL], "tool_choice": TOOL}, "tool_choice: this server calls no tools"),
+    ({"tools": {}}, "tools={}: Input should be a valid list"),
+    ({"tools": ["f"]}, "tools=['f']: Input should be a valid dictionary"),
+    ({"user": 5}, "user=5: Input should be a valid string"),
+    ({"store": "yes"}, "store='yes': Input should be a valid boolean"),
+    ({"presence_penalty": "1"}, "presence_penalty='1': Input should be a valid number"),
+    ({"stop": 5}, "stop=5: Input should be a valid string"),
     ({"messages": [IMAGE]}, "'image_url' are unsupported"),
     ({"messages": []}, "messages"),
     ({"messages": [{"role": "system", "content": "x"}]}, "must be a question"),
@@ -24,10 +44,7 @@ BAD_CHATS = [
     ({"messages": [{"role": "user"}]}, "messages[0].content"),
     ({"n": 2}, "n: a question has one answer"),
     ({"logprobs": True}, "logprobs: the trace has"),
-    ({"stop": ["\n"]}, "stop: a method decides"),
     ({"response_format": {"type": "json_object"}}, "response_format: answers are text"),
-    ({"temperature": 0.7}, "temperature=0.7: the method single fixes it"),
-    ({"top_p": 0.5}, "top_p=0.5: the method single fixes it"),
     ({"temperature": 3}, "temperature=3: Input should"),
     ({"max_tokens": 0}, "max_tokens=0: Input should"),
     ({"thershold": 1}, "unknown field 'thershold'"),
@@ -67,6 +84,20 @@ def test_a_bad_request_is_refused_before_anything_is_asked(served, path, body, p
     assert error["message"]
     assert part in error["message"]
     assert len(served.model.prompts) == num_before
+
+
+def test_fields_without_an_effect_are_listed_or_refused_if_the_server_is_strict(served, sample_index):
+    fields = {name: value for name, (value, _) in UNUSED.items()}
+    reasons = sorted(why for _, why in UNUSED.values())
+    assert sorted(served.answered(**USED | fields)["askance"]["ignored"]) == reasons
+    (*_, last) = chunks_of(served.ask(stream=True, **USED | fields).text)
+    assert sorted(last["askance"]["ignored"]) == reasons
+    assert served.answered(**USED)["askance"]["ignored"] == []
+    with serving(sample_index, limits=Limits(strict_parameters=True)) as strict:
+        for name, value in fields.items():
+            response = strict.ask(**{name: value})
+            assert (response.status_code, response.json()["error"]["param"]) == (400, name)
+        assert strict.ask(**USED).status_code == 200
 
 
 @pytest.mark.parametrize(

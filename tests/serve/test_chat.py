@@ -1,6 +1,7 @@
 """Chat completions: what an answer has, in one piece and as a stream."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -45,10 +46,8 @@ def test_a_stream_has_the_committed_text_then_sources_annotations_and_the_end(se
     assert len({chunk["id"] for chunk in chunks}) == 1
     assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
     content, annotations = message_of(chunks)
-    text, _, sources = content.partition("\n\nSources:\n")
-    url = f"{served.url}/v1/passages/ingmar-bergman"
-    assert (text, spans(text, annotations)) == (ANSWER.strip(), TEXTS)
-    assert sources.startswith(f"[1] Ingmar Bergman: {url} “Ingmar Bergman was")
+    whole = served.answered()["choices"][0]["message"]
+    assert (content, annotations) == (whole["content"], whole["annotations"])
     last, usage = chunks[-2:]
     assert last["choices"][0]["finish_reason"] == "stop"
     assert last["askance"]["trace_id"] in last["id"]
@@ -58,23 +57,39 @@ def test_a_stream_has_the_committed_text_then_sources_annotations_and_the_end(se
     assert {"search"} <= {*traced} <= {kind.type for kind in EVENT_TYPES}
 
 
-@pytest.mark.parametrize("method", ["single", "flare", "closed_book", "fixed_sentence"])
-def test_a_stream_and_an_answer_in_one_piece_say_the_same(served, method):
-    whole = served.answered(model=f"askance/{method}")["choices"][0]["message"]
-    chunks = chunks_of(served.ask(model=f"askance/{method}", stream=True).text)
-    content, annotations = message_of(chunks)
-    cut = content.partition("\n\nSources:\n")[0]
-    assert cut == whole["content"].partition("\n\nSources:\n")[0].replace(" [1]", "")
-    assert len(annotations) == len(whole["annotations"])
+METHODS = (
+    "single flare dragin closed_book fixed_sentence fixed_length iterdrag selfrag airrag_lite blender".split()
+)
+LINKS = "![x](http://evil.example) in Uppsala, [1](http://evil.example) 3.5 times.\n\n\n"
+REPLIES = [
+    ANSWER,
+    " Bergman,\n\nas Dr. Ek says, was born in Uppsala [1][2] in 1918[1]. He made [9] films! “He. Was. [1]”"
+    f" `a[1]` \n- {LINKS}",
+    "Follow up: Where was Ingmar Bergman born?\nIntermediate answer: Uppsala. It is in Sweden.\n"
+    "So the final answer is: Uppsala",
+]
 
 
-def test_text_arrives_before_the_answer_is_complete(sample_index):
-    """The model gives its second sentence only once the first has been received."""
+@pytest.mark.parametrize("num_characters", [1, 5, 1000])
+def test_a_stream_and_an_answer_in_one_piece_say_the_same(sample_index, num_characters):
+    """The model writes pieces of `num_characters`."""
+    for reply in REPLIES:
+        model = ScriptedModel(lambda prompt, key, reply=reply: reply)
+        model._piece = re.compile(rf"(?s)<\|[a-z_]+\|>|.{{1,{num_characters}}}")
+        with serving(sample_index, model) as server:
+            for method in METHODS:
+                whole = server.answered(model=method)["choices"][0]["message"]
+                streamed = message_of(chunks_of(server.ask(model=method, stream=True).text))
+                assert streamed == (whole["content"], whole["annotations"])
+
+
+def test_text_and_its_citation_arrive_before_the_answer_is_complete(sample_index):
+    """The model gives the rest of its second sentence only once the number of the first has been received."""
 
     class Streaming(HeldModel):
         async def generate(self, request):
             if request.on_text:
-                request.on_text(" The first")
+                request.on_text(ANSWER[:60])
             return await super().generate(request)
 
     body = {"messages": [{"role": "user", "content": QUESTION}], "stream": True, "askance": {"events": True}}
@@ -83,7 +98,7 @@ def test_text_arrives_before_the_answer_is_complete(sample_index):
         server.client.stream("POST", "/v1/chat/completions", json=body) as response,
     ):
         lines = response.iter_lines()
-        assert any("The first" in line for line in lines)
+        assert any("1918. [1] So the" in line for line in lines)
         server.model.release()
         assert "data: [DONE]" in list(lines)
 

@@ -119,13 +119,15 @@ def test_a_failure_ends_an_answer_and_a_stream_with_an_error_that_hides_its_deta
 ):
     index = None if "retriever" in settings else sample_index
     with serving(index, limits=Limits(in_flight=1), **settings) as server:
-        response, streamed = server.ask(), server.ask(stream=True)
+        response, streamed = server.ask(), server.ask(stream=True, askance={"events": True})
         assert server.get("/readyz").status_code == 200
     events = events_of(streamed.text)
     assert error_of(response) == expected
     assert events[-1][1]["error"]["code"] == expected[1]
     assert "[DONE]" not in [data for _, data in events]
-    assert "secret" not in response.text + streamed.text
+    told = response.text + json.dumps([data for name, data in events if name != "trace"])
+    assert "secret" not in told
+    assert "Traceback" not in told + streamed.text
 
 
 @dataclass(frozen=True)

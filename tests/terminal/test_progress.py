@@ -7,6 +7,7 @@ import time
 import pytest
 from rich.console import Console
 
+from askance.core.answers import Usage
 from askance.core.notes import before_doing, doing, shown_by
 from askance.evaluation.run.runner import RunStatus
 from askance.retrieval.index.build_report import BuildProgress
@@ -63,7 +64,7 @@ def test_what_comes_first_is_shown_before_each_activity():
 def status(*scores, metrics=METRICS[:3], **fields):
     made = RunStatus.of(40, metrics, [])
     for number, score in enumerate(scores, start=1):
-        made.add(record(number, score, **fields))
+        made.add(record(number, score, usage=Usage(generated_tokens=120, searches=1), **fields))
     made.began = time.perf_counter() - 60
     return made
 

@@ -18,6 +18,7 @@ from askance.text.support import (
     citations_of,
     cited_passages,
     cited_sentences,
+    final_support,
     marked,
     sentence_support,
     unmarked,
@@ -110,9 +111,36 @@ def passage(text):
     ],
 )  # fmt: skip
 def test_a_passage_that_is_cited_names_what_a_sentence_names(text, hits, asked, short, cited):
-    sentences = sentence_support(text, [(0, hits)], [(0, asked)], short)
+    sentences = list(sentence_support(text, [(0, hits)], [(0, asked)], short))
     assert ["".join(each.id for each in sentence.passages) for sentence in sentences] == cited
     assert all(bool(sentence.why) is not bool(sentence.passages) for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (f"{LIES} The Arno flows through Pisa. Nobody disagrees whatsoever.", 2),
+        (f"{LIES}\n\n- The Arno flows\n- {LIES} Nobody. Yes.", 3),
+        (f"{LIES} Dr. Ek of the U.S. saw 3.5 boats in No. 5. He left. So the answer is Pisa.", 3),
+        (f"{LIES} He said “It is. So.” and “The Arno flows.” And left (too. Late). {LIES} {LIES}", 1),
+        (f"{LIES} Then 'it was. And' then \"it is. {LIES} \" Nobody. Yes.\n{LIES} No.", 4),
+        ("波恩在莱茵河。阿诺河流经比萨。没有。", 1),
+        ("Tosca's words. It is Bonn's Rhine. Is it? I. Yes! Bonn lies.B. No", 5),
+        # "sand" may be the short answer, and the passage lacks it.
+        ("The Arno flows through Florence and sand. Nobody. Yes.", 0),
+    ],
+)
+@pytest.mark.parametrize("short", ["", "sand", "Pisa"])
+def test_what_a_beginning_cites_for_good_is_what_the_whole_cites(text, most, short):
+    """`most` sentences are final before the text is complete. Everything is judged at every cut."""
+    shown, questions = [(0, (ARNO, BONN))], [(0, "Where does the Arno flow?")]
+    whole, known = [*sentence_support(text, shown, questions, short)], ()
+    for cut in range(len(text)):
+        known, until = final_support(text[:cut], shown, questions, (), known)
+        spans = [(each.start, each.end, each.passages) for each in known]
+        assert spans == [(each.start, each.end, each.passages) for each in whole[: len(known)]]
+        assert until <= min(cut, *(each.end for each in whole[len(known) :]))
+    assert len(known) == most
 
 
 @pytest.mark.parametrize(

@@ -344,5 +344,5 @@ def cite_with_markers(
     written = parse_markers(text, question, trace)
     return tuple(
         replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
-        for each in cite_sentences(trace, written, shown, short, ((0, question.text),))
+        for each in cite_sentences(trace, written, short, shown, ((0, question.text),))
     )

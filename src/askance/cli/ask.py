@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from askance.ask import Result, check_question
 from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, with_settings, write_out
+from askance.configuration.server import ServerConfig
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
@@ -174,12 +176,13 @@ def search(
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
         score = f"{hit.score:.2f}" if config.retriever_spec == "bm25" else f"{hit.score:.4f}"
         out.print(head.append(f" {score}  {hit.passage.location}", style="dim"), soft_wrap=True)
-        out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
+        indented = Padding(Text(hit.passage.text), (0, 0, 0, 3), expand=False)
+        out.print(indented, soft_wrap=not out.is_terminal)
     if not hits:
         out.print("nothing found")
 
 
-@with_settings()
+@with_settings(kind=ServerConfig)
 def config(sourced: SourcedConfig, as_json: JsonFlag = False) -> None:
     """Show every setting with its origin: a default, askance.toml, the environment, or an option.
 
@@ -196,6 +199,6 @@ def config(sourced: SourcedConfig, as_json: JsonFlag = False) -> None:
         return
     table = plain_table(["setting", "value", "from"], ())
     for key, value, origin in rows:
-        cells = (key, "none" if value is None else str(value), origin)
+        cells = (key, "none" if value in (None, ()) else str(value), origin)
         table.add_row(*map(Text, map(printable, cells)), style="dim" if origin == DEFAULT else "")
     out.print(table)

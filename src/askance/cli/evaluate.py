@@ -33,6 +33,7 @@ from askance.terminal.tables import interval_table
 MAX_FAILURES = 20
 MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
 RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
+NewCodeFlag = Annotated[bool, typer.Option("--accept-new-code")]
 
 
 @with_settings(kind=Experiment)
@@ -41,6 +42,7 @@ def evaluate(
     sourced: SourcedConfig,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
+    accept_new_code: NewCodeFlag = False,
     otel: OtelFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -52,6 +54,7 @@ def evaluate(
         folder: The folder of the run; an unfinished run there is continued.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
+        accept_new_code: Continue runs that were started with other code; settings.json records the change.
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
@@ -59,7 +62,7 @@ def evaluate(
     """
     ready = prepare_experiment(cast(Experiment, sourced.for_method()))
     with recording(otel) as on_end, EvaluationProgress(err) as progress:
-        options = RunOptions(max_failures, retry_failures, on_end)
+        options = RunOptions(max_failures, retry_failures, accept_new_code, on_end)
         run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))
     if as_json:
         failures = {record.id: record.error for record in run.records if record.is_failure}
@@ -77,6 +80,7 @@ def grid(
     sourced: SourcedConfig,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
+    accept_new_code: NewCodeFlag = False,
     otel: OtelFlag = False,
 ) -> None:
     """Evaluate every combination of methods, datasets and models of a grid file.
@@ -88,6 +92,7 @@ def grid(
         folder: The folder of the runs; each run is in OUT/DATASET/MODEL/METHOD.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
+        accept_new_code: Continue runs that were started with other code; settings.json records the change.
 
     Examples:
         askance grid grid.toml --out runs
@@ -97,16 +102,19 @@ def grid(
     contents = read_grid(file)
     experiments = prepare_experiments(contents.experiments(base, flags), place_of=contents.place_of)
     with recording(otel) as on_end:
-        options = RunOptions(max_failures, retry_failures, on_end)
+        options = RunOptions(max_failures, retry_failures, accept_new_code, on_end)
         work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
         results = asyncio.run(work)
     runs = {name: run for name, run in results.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in results.items() if isinstance(error, AskanceError)}
     if runs:
         _show_grid(runs)
+    failed = [name for name, run in runs.items() if _has_failed(run)]
+    for name in failed:
+        print_plain(err, f"failed: {name}: all {len(runs[name].records):,} questions", "red")
     for name, error in stopped.items():
         print_plain(err, f"stopped: {name}: {error}", "red")
-    codes = [error.exit_code for error in stopped.values()] + [1 for run in runs.values() if _has_failed(run)]
+    codes = [error.exit_code for error in stopped.values()] + [1 for _ in failed]
     if codes:
         raise typer.Exit(max(codes))
 
@@ -118,7 +126,7 @@ def _has_failed(run: RecordedRun) -> bool:
 
 def _show_grid(runs: dict[str, RecordedRun]) -> None:
     """Print a line for each run, with its main metric and its cost per question."""
-    headings = ("run", "method", "asked", "score (95 %)", "searches", "tokens", "s")
+    headings = ("run", "method", "asked", "score (95 %)", "searches", "calls", "tokens")
     table = plain_table(headings, (), num_words=2)
     for column in table.columns:
         column.no_wrap = str(column.header) != "method"
@@ -130,8 +138,7 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
         table.add_row(
             name, summary.method, f"{failed}{summary.num_finished:,}",
             f"{summary.main_metric} {score}".strip(),
-            f"{summary.costs.searches:.2f}", summary.costs.computed_text,
-            f"{summary.costs.median_seconds:.1f}",
+            f"{summary.costs.searches:.2f}", summary.costs.calls_text, summary.costs.tokens_text,
         )  # fmt: skip
     out.print(table)
 
@@ -148,16 +155,20 @@ def _show(run: RecordedRun) -> None:
         values = confidence_values(summary.selective).items()
         shown = " · ".join(f"{name} {value}" for name, value in values if value != NONE)
         out.print(f"confidence: {shown}", soft_wrap=True, markup=False)
-    costs = summary.costs
+    costs, in_flight = summary.costs, run.settings.in_flight
+    waiting = f", {in_flight} in flight, waiting included" if in_flight not in ("", "1") else ""
     line = (
-        f"per question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
-        f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
-        f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
+        f"per question: {costs.searches:.2f} searches · {costs.calls_text} model calls · {costs.tokens_text} "
+        f"tokens ({costs.tokens_generated:,.0f} generated) · {costs.median_seconds:.2f} s (median; 95 % "
+        f"within {costs.p95_seconds:.2f} s{waiting})"
     )
     out.print(line, soft_wrap=True)
-    if summary.failures:
-        print_plain(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
+    speed = " · ".join(f"{value:,.2f} {name}" for name, value in summary.speed.items())
+    print_plain(out, f"whole run: {speed}")
     print_plain(out, f"run: {run.folder}", "dim")
+    if summary.failures:
+        number = "all" if _has_failed(run) else str(summary.failures)
+        print_plain(out, f"{number} of {asked} failed, and count as answered wrongly", "yellow")
 
 
 def _show_means(run: RecordedRun, details: str, means: Intervals) -> None:

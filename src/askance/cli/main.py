@@ -168,6 +168,9 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except typer.TyperException as error:  # typer prints its message
+        names = {each.name for each in getattr(getattr(error, "cmd", None), "params", ())}
+        if "unexpected extra argument" in error.message and (texts := names & {"question", "query"}):
+            error.message += f": put the {min(texts)} in quotes"
         _print_error_object(error, error.format_message(), error.exit_code, wanted=as_json)
         raise
     except KeyboardInterrupt as error:

@@ -15,11 +15,13 @@ from askance.core.errors import InputError
 from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.metrics.prices import read_prices
 from askance.evaluation.report import export as formats
+from askance.evaluation.report import writers
 from askance.evaluation.report.outcomes import outcome_table
-from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
+from askance.evaluation.report.tables import Section, sections_of
 from askance.evaluation.report.trees import TreeFormat, tree_rows
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
-from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
+from askance.evaluation.statistics.across_datasets import Averages, average_groups
+from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import base_indices, group_runs
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
@@ -42,6 +44,8 @@ def compare(
     price: list[str] | None = None,
     questions: QuestionsOption = 0,
     as_json: JsonFlag = False,
+    as_csv: Annotated[bool, typer.Option("--csv")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
     """Compare runs over the same questions, with confidence intervals and p-values.
@@ -52,25 +56,31 @@ def compare(
         all_pairs: Compare every two runs with each other.
         metric: A metric to compare by; the option may be repeated. By default, the main metrics are used.
         common: Compare only the questions that all runs have finished.
-        price: A price as NAME=PRICE; repeat the option for prompt, generated and reused (per million tokens),
-            search, and currency.
+        price: A price as NAME=PRICE; repeat the option for prompt and generated (per million tokens), search,
+            and currency.
         questions: Show the N questions that differ most, for each comparison.
+        as_csv: Print all numbers as CSV.
+        as_latex: Print LaTeX, which needs the package booktabs.
         as_markdown: Print Markdown.
 
     Examples:
         askance compare runs/single runs/dragin
         askance compare runs/single runs/dragin --questions 5 --markdown
     """
-    if as_json and as_markdown:
-        raise InputError("--json and --markdown exclude each other: give one of them.")
+    if as_json + as_csv + as_latex + as_markdown > 1:
+        raise InputError("--json, --csv, --latex and --markdown exclude each other: give one of them.")
     how: dict[str, Any] = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
-    found = [each.found for each in _reported(runs, base, common, price, **how)]
+    reported, averages = _reported(runs, base, common, price, **how)
+    found = [each.found for each in reported]
+    sections = printable_record(list(sections_of(found, averages)))
     if as_json:
-        print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
-    elif as_markdown:
-        print("\n\n".join(map(_markdown, printable_record(found))))
+        print(json_line({"datasets": found, "averages": averages}))
+    elif as_csv:
+        print(writers.csv_text(printable_record(writers.result_rows(found, averages))), end="")
+    elif as_latex or as_markdown:
+        print("\n\n".join(map(writers.latex if as_latex else writers.markdown, sections)))
     else:
-        _show(printable_record(found))
+        _show(sections)
 
 
 def report(
@@ -92,8 +102,8 @@ def report(
         all_pairs: Compare every two runs with each other.
         metric: A metric to compare by; the option may be repeated. By default, the main metrics are used.
         common: Compare only the questions that all runs have finished.
-        price: A price as NAME=PRICE; repeat the option for prompt, generated and reused (per million tokens),
-            search, and currency.
+        price: A price as NAME=PRICE; repeat the option for prompt and generated (per million tokens), search,
+            and currency.
         questions: Show the N questions that differ most, for each comparison.
 
     Examples:
@@ -102,35 +112,36 @@ def report(
     """
     check_writable(file)
     how: dict[str, Any] = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
-    compared = _reported(runs, base, common, price, **how)
+    compared, averages = _reported(runs, base, common, price, **how)
     reported = [dataclasses.replace(each, outcomes=[outcome_table(each.group)]) for each in compared]
-    write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
+    write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}", averages), f"report: {file}")
 
 
 def _reported(
     folders: list[Path], base: str | None, common: bool, price: list[str] | None, **how: Any
-) -> list[Reported]:
-    """Group runs by dataset, and compare those of each group. `how` are options of `compare_group`."""
+) -> tuple[list[Reported], Averages]:
+    """Group runs by dataset, and compare those of each group. `how` are options of `compare_group`.
+
+    The result includes the averages over the groups.
+    """
     prices = read_prices(price) if price else None
     groups = group_runs([read_run(folder) for folder in folders], common=common)
-    bases = zip(groups, base_indices(base, groups), strict=True)
-    return [Reported(group, compare_group(group, base=at, prices=prices, **how)) for group, at in bases]
+    bases = base_indices(base, groups)
+    pairs = zip(groups, bases, strict=True)
+    reported = [Reported(group, compare_group(group, base=at, prices=prices, **how)) for group, at in pairs]
+    metrics = [each.found.metrics for each in reported]
+    return reported, average_groups(groups, metrics, groups[0].names[bases[0]])
 
 
-def _show(found: Sequence[Comparisons]) -> None:
-    for number, each in enumerate(found):
-        title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
+def _show(sections: Sequence[Section]) -> None:
+    for number, each in enumerate(sections):
+        title = Text(each.title, style="bold underline")
         out.print(title if not number else Text("\n\n").append(title))
-        for line in setting_lines(each):
+        for line in each.settings:
             out.print(Text(line))
-        for remark in remarks_of(each):
+        for remark in each.remarks:
             out.print(Text(remark, style="yellow"))
-        print_tables(out, tables_of(each))
-
-
-def _markdown(found: Comparisons) -> str:
-    head = f"## {found.dataset}, {counted(found.num_questions)}"
-    return "\n\n".join([head, *setting_lines(found), *remarks_of(found), *map(markdown, tables_of(found))])
+        print_tables(out, each.tables)
 
 
 export = typer.Typer(no_args_is_help=True, add_completion=False)

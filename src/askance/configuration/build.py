@@ -11,8 +11,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from askance.configuration.catalogue import (
+    DATASETS,
     DEFAULT_RETRIEVER,
     INDEX_RETRIEVERS,
+    METRICS,
     MODELS,
     RETRIEVERS,
     TABLES,
@@ -288,6 +290,24 @@ def find(what: str, spec: Spec) -> Kind | Extension:
         if option not in kind.options:
             raise UnknownName(f"{what} option", option, kind.options, place=f"in {spec.full_name!r}")
     return kind
+
+
+def plugin_module(what: str, part: Any) -> str:
+    """Return the name of the module of a plug-in or an object; empty for a part of askance or None.
+
+    Args:
+        what: The name of the port, "dataset" or "metric".
+        part: The object, or a specification, in which a plug-in may follow ``langchain:`` or ``model:``.
+    """
+    if not isinstance(part, str):
+        return "" if part is None else type(part).__module__
+    spec = parse_spec(part)
+    if spec.name in ("langchain", "model"):
+        return plugin_module("model" if spec.name == "model" else what, spec.place)
+    name = spec.full_name.partition("@")[0] if what == "metric" else spec.full_name
+    table: Mapping[str, Any] = {"dataset": DATASETS, "metric": METRICS, **TABLES}[what]
+    found = None if name.partition(":")[0] in table else find_with_place(f"{what}s", name)
+    return "" if found is None else found.module
 
 
 def _load(what: str, text: str) -> Any:

@@ -99,6 +99,9 @@ METHODS = {
     "dragin_paper": Kind("askance.methods.dragin.paper:DraginPaper"),
 }
 
+THINKING_OPTIONS = ("enable_thinking", "reasoning_effort", "max_thoughts")
+"""The names of the options of `models.local.encoding.Thinking`, which is too slow to import here."""
+
 MODELS = {
     "bundled": Kind(
         "askance.models.loaders:load_bundled_model",
@@ -113,6 +116,7 @@ MODELS = {
         "a causal model in the Hugging Face format: a directory, a .gguf file, or a name on the hub; or the "
         "directory of an adapter, which ?adapter=DIR adds to a base of your choice",
         "hf:NAME[?device=…&dtype=…&adapter=…]",
+        THINKING_OPTIONS,
         packages=(("torch", "transformers"),),
         install=partial(install_line, "local"),
     ),
@@ -120,6 +124,7 @@ MODELS = {
         "askance.models.loaders:load_gguf_model",
         "a GGUF file, which llama.cpp runs: the fastest without a GPU; ?adapter= adds a LoRA to it",
         "gguf:FILE[?attention=0&adapter=…]",
+        THINKING_OPTIONS,
         packages=(("xllamacpp",), ("torch", "transformers")),
         install=partial(install_line, "embedded"),
         in_flight=8,

@@ -1,13 +1,15 @@
 """Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
+from askance.configuration.build import plugin_module
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
 from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import choose_method, class_of, prompts_class
@@ -25,6 +27,7 @@ from askance.core.ports import Needs, RoleModel
 from askance.core.types import Role
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
+from askance.evaluation.run.provenance import code_of
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.methods.common.prompts import PromptTemplate
 from askance.retrieval.filters import filtered_retriever
@@ -132,5 +135,25 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
         retriever_spec=experiment.retriever_spec,
         in_flight=experiment.questions_in_flight,
         config=experiment.stored(),
+        code=code_of(_modules(experiment, method)),
         engine=engine,
     )
+
+
+def _modules(experiment: Experiment, method: Any) -> Iterator[str]:
+    """Yield the names of the modules of the objects and plug-ins that answers and scores depend on."""
+    for what in ("encoder", "retriever", "dataset"):
+        yield plugin_module(what, getattr(experiment, what))
+    yield plugin_module("reranker", experiment.rerank)
+    yield from (plugin_module("model", model) for model in experiment.models.values())
+    yield from (plugin_module("metric", metric) for metric in experiment.metrics)
+    yield from _method_modules(method)
+
+
+def _method_modules(method: Any) -> Iterator[str]:
+    yield type(method).__module__
+    for each in fields(method) if is_dataclass(method) else ():
+        value = getattr(method, each.name)
+        yield type(value).__module__
+        for _, member in getattr(value, "named", ()):
+            yield from _method_modules(member)

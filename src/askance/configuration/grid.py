@@ -21,13 +21,17 @@
     [methods.dragin_paper]
     set = { passages = 5 }
 
+    [methods.airrag]
+    seeds = [0, 1, 2]               # a run with each seed
+
 Every setting of an engine (see `EngineConfig`) may be at the top, in a dataset's table or in a method's
 table. The dataset's table takes precedence over the top, and the method's table over both. The run of an
-experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to the current folder.
+experiment is in ``OUT/DATASET/MODEL/METHOD``, or ``METHOD@SEED`` for each of several seeds. Paths are
+relative to the current folder.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -49,7 +53,8 @@ from askance.methods.common.prompts import PromptTemplate
 Table = Mapping[str, Any]
 """A table of the file."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
-_ENGINE_KEYS = {*SETTINGS, *ALIASES} - {"models", "model"}
+_SEEDS = "seeds"
+_ENGINE_KEYS = {*SETTINGS, *ALIASES, _SEEDS} - {"models", "model"}
 _KEYS: dict[str, Collection[str]] = {
     "datasets": {"questions", *SELECTIONS, "reading", *_ENGINE_KEYS},
     "models": ROLES,
@@ -100,6 +105,13 @@ class Grid:
         for key in table:
             if key not in known:
                 raise UnknownName("key", key, known, place=f"{place} of {self.place}")
+        seeds = table.get(_SEEDS, [0])
+        is_list = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+        if not is_list or not seeds or len(set(seeds)) < len(seeds) or {"seed", _SEEDS} <= table.keys():
+            raise GridError(
+                f"{self.place}: seeds={seeds!r} {place}: write different whole numbers from 0, such as "
+                "seeds = [0, 1, 2], and no seed beside them."
+            )
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
             raise GridError(f"{self.place} lacks {needed!r} {place}: add it.")
@@ -111,7 +123,7 @@ class Grid:
     def experiments(
         self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
     ) -> dict[str, Experiment]:
-        """Return all experiments by ``DATASET/MODEL/METHOD``.
+        """Return all experiments by ``DATASET/MODEL/METHOD``, or ``DATASET/MODEL/METHOD@SEED``.
 
         Experiments with the same model follow each other.
 
@@ -130,14 +142,24 @@ class Grid:
                     *self._given(("methods", method), self.methods[method]),
                 ]
                 of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
-                sourced = merged([*below, common, of_dataset, of_experiment, above], Experiment)
-                with sourced.naming_origins(SETTINGS):
-                    experiments[name] = cast(Experiment, _without_unused(sourced))
+                layers = [*below, common, list(of_dataset), of_experiment]
+                for seed in self._seeds(dataset, method):
+                    of_seed = [] if seed is None else given_as({"seed": seed}, self.place)
+                    sourced = merged([*layers, of_seed, above], Experiment)
+                    with sourced.naming_origins(SETTINGS):
+                        run = name if seed is None else f"{name}@{seed}"
+                        experiments[run] = cast(Experiment, _without_unused(sourced))
         return experiments
+
+    def _seeds(self, dataset: str, method: str) -> Sequence[int | None]:
+        """Return the seeds of an experiment, or None alone if there are not several."""
+        tables = (self.methods[method], self.datasets[dataset], self.common)
+        deciding: Table = next((table for table in tables if {"seed", _SEEDS} & table.keys()), {})
+        return cast(Sequence[int | None], deciding.get(_SEEDS, [None]))
 
     def place_of(self, experiment: str, setting: str) -> str:
         """Return the table that sets a setting of an experiment, with its file; empty if none does."""
-        dataset, _, method = experiment.split("/")
+        dataset, _, method = experiment.partition("@")[0].split("/")
         if setting in self.methods[method]:
             return self._origin("methods", method)
         if setting in self.datasets[dataset]:
@@ -146,7 +168,8 @@ class Grid:
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
         """Return the settings in a table."""
-        settings = {"dataset" if key == "questions" else key: value for key, value in table.items()}
+        names = {"questions": "dataset"}
+        settings = {names.get(key, key): value for key, value in table.items() if key != _SEEDS}
         return given_as(settings, self._origin(*keys), Experiment)
 
 

@@ -8,6 +8,7 @@ The command line, files, the environment, evaluations, grids and calibration all
 reproduced.
 """
 
+import inspect
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,9 +29,9 @@ from askance.configuration.catalogue import (
     METHODS,
     PORT_OF_SETTING,
 )
-from askance.configuration.methods import choose_method, make_method, notes_on
+from askance.configuration.methods import choose_method, class_of, make_method, notes_on
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
-from askance.core.extensions import check_port, spec_of
+from askance.core.extensions import awaitable, check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
@@ -69,9 +70,10 @@ def _part(value: Any, what: str) -> Any:
     port, *others = build.PORTS[what]
     if value is None or isinstance(value, bool | int | float | Mapping | list):
         raise ValueError(f"expected the name of a {what}")
-    if not isinstance(value, (str, *others)):
-        check_port(value, port, f"the {what} {value!r}")
-    return value
+    if isinstance(value, (str, *others)):
+        return value
+    check_port(value, port, f"the {what} {type(value).__name__}")
+    return value if what == "method" else awaitable(value, port)
 
 
 def _part_or_none(value: Any, info: ValidationInfo) -> Any:
@@ -86,11 +88,10 @@ Part = Annotated[Any, BeforeValidator(_part_or_none)]
 def _models_by_role(value: Any) -> Any:
     """Return the models by role. A single specification is that of the role "answer"."""
     models = value if isinstance(value, Mapping) else {"answer": value}
-    for role, model in models.items():
+    for role in models:
         if role not in build.ROLES:
             raise UnknownName("role", str(role), build.ROLES, place="of a model")
-        _part(model, "model")
-    return {"answer": DEFAULT_MODEL, **models}
+    return {"answer": DEFAULT_MODEL, **{role: _part(model, "model") for role, model in models.items()}}
 
 
 Models = Annotated[Mapping[str, Any], BeforeValidator(_models_by_role)]
@@ -106,7 +107,9 @@ def _confidence(value: Any) -> Any:
 
 
 def _budget(value: Any) -> Any:
-    return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | Budget):
+        return value if isinstance(value, Budget) else Budget(**parse_parameters(Budget, value))
+    raise ValueError("expected a budget, such as Budget(tokens=100)")
 
 
 def _filter_text(value: Any) -> Any:
@@ -132,12 +135,13 @@ class EngineConfig:
     """The configuration of an engine, made of names and objects.
 
     A name is built in, belongs to a plug-in, or is ``module:Class``. An object may be anything that has the
-    members of its port (`askance.core.ports`).
+    members of its port (`askance.core.ports`). In Python, `models` is one model or a dictionary by role,
+    `parameters` is a dictionary such as ``{"passages": 5}``, and `budget` is a `Budget`.
 
     Attributes:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
         retriever: How to search the index: bm25 (words; bm25?k1=0.9&b=0.4 sets the parameters), dense
-            (vectors) or hybrid (both). Without --index, what to search: a plug-in's name, or
+            (vectors) or hybrid (both). Without an index, what to search: a plug-in's name, or
             module:Class?option=value.
         rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
             name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
@@ -146,8 +150,9 @@ class EngineConfig:
         encoder: The encoder for methods that compare texts: bundled, hf:NAME or hf:DIRECTORY. Queries to
             an index with vectors use this encoder or, by default, the one that the index names.
         method: One of `askance methods`; by default dragin or, for ask, the best that the model supports.
-        models: [ROLE=]SPEC (see `askance models`); may be given once per role. By default bundled.
-        parameters: parameter=value; may be repeated.
+        models: The model (see `askance models`), by default bundled, or a model for each role, such as
+            attend=bundled.
+        parameters: The parameters of the method (see `askance methods NAME`), such as passages=5.
         prompts: One of `askance prompts`, or a prompt file. For eval, 'dataset' is the set with the name of
             the dataset.
         preset: A name from `askance presets`, or a preset file, for the parameters that nothing else sets.
@@ -155,7 +160,7 @@ class EngineConfig:
         abstain_below: The confidence below which an answer counts as not in the documents: a number from 0 to
             1, or auto for the one that was measured; none by default. It needs the extra rerank.
         strict: Leave out the sentences of answers that cite no passage.
-        budget: tokens=N, calls=N or seconds=N: the most that one question may cost; may be repeated.
+        budget: The most that one question may cost, as tokens=N, calls=N or seconds=N.
         cache: Store model outputs and search results in this file, and reuse them for identical requests.
         in_flight: The number of questions answered at the same time; by default as many as suit the model.
 
@@ -187,7 +192,7 @@ class EngineConfig:
         try:
             return handler(given)
         except ValidationError as error:
-            raise _flaw(cls, error) from None
+            raise _flaw(cls, error, getattr(given, "kwargs", None) or {}) from None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -456,7 +461,11 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
 
     Args:
         config: The configuration.
-        settings: The settings of `EngineConfig`, if no configuration is given.
+        settings: The settings of `EngineConfig`, which says what each means, if no configuration is given.
+            `model` and `set` are other names of `models` and `parameters`.
+
+    Example:
+        open_engine(index="my-index", method="flare", model="bundled", parameters={"passages": 5})
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
@@ -466,12 +475,29 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
     return config.open()
 
 
-def _flaw(cls: type[Any], error: ValidationError) -> InputError:
+def _signature(*names: str) -> inspect.Signature:
+    """Return the signature of what takes the settings by name: pydantic's own is too long to read."""
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, default=None) for name in names]
+    defaults = {name: getattr(EngineConfig(), name) for name in SETTINGS}
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    settings = [inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()]
+    return inspect.Signature([*first, *settings])
+
+
+vars(open_engine)["__signature__"] = _signature("config")
+EngineConfig.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -> InputError:
     """Return the first problem of a validation as an error. Unknown settings come before other problems."""
     first = sorted(error.errors(include_url=False), key=lambda flaw: "unexpected" not in flaw["type"])[0]
     name = str(first["loc"][0])
     if "unexpected" in first["type"]:
-        return UnknownName("setting", name, [field.name for field in fields(cls)])
+        remedy, method = "", settings.get("method") or DEFAULT_METHOD
+        with suppress(InputError, TypeError):
+            if name in {parameter.name for parameter in fields(class_of(method))}:
+                remedy = f"write parameters={{{name!r}: {first['input']!r}}}."
+        return UnknownName("setting", name, [field.name for field in fields(cls)], remedy=remedy)
     message = first["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     value = first["input"]
     return InputError(f"{name}={value!r}: {message[0].lower()}{message[1:]}.")

@@ -23,6 +23,7 @@ from platformdirs import user_config_path
 from askance.configuration.build import encodes
 from askance.configuration.catalogue import DEFAULT_METHOD, INDEX_RETRIEVERS
 from askance.configuration.methods import class_of, prompts_class
+from askance.configuration.server import EXPOSING, SERVER_SETTINGS, TABLE, ServerConfig
 from askance.configuration.settings import (
     ALIASES,
     OBJECT,
@@ -102,6 +103,9 @@ class SourcedConfig:
             for names, value in [*_entries(name, stored[name])] or [((), None)]:
                 key = ".".join((name, *names))
                 yield key, value, self.origins.get(key, DEFAULT)
+        if isinstance(self.config, ServerConfig):
+            for name in SERVER_SETTINGS:
+                yield f"{TABLE}.{name}", getattr(self.config, name), self.origins.get(name, DEFAULT)
 
     def for_method(self, *templates: type) -> EngineConfig:
         """Return the configuration without the settings that its method ignores (see `without_unused`).
@@ -168,7 +172,8 @@ def read_config(
         file: A file to read in place of the default files and the environment.
         origin: The origin of the flags. With `OPTION`, the origin of each flag is its command-line option.
         trust: Let every file name plug-ins and ``module:Class``, whose code then runs.
-        kind: The class of the configuration. Only flags set what a subclass adds.
+        kind: The class of the configuration. What a subclass adds is set by flags only, except for the table
+            `serve`, which files and the environment may have for a `ServerConfig`.
 
     Returns:
         The configuration with the origins of its values.
@@ -210,8 +215,11 @@ def given_as(
     """
     for key, value in settings.items():
         name = ALIASES.get(key, key)
+        if name == TABLE:
+            yield from _of_server(value, origin, is_data)
+            continue
         if name not in settings_of(kind):
-            raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
+            raise UnknownName("setting", key, (*SETTINGS, *ALIASES, TABLE), place=f"in {origin}")
         place = option_of(name, kind) if origin == OPTION else origin
         for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
             entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
@@ -223,6 +231,15 @@ def given_as(
                 error.args = (f"{place}: {error}",)
                 raise
             yield SourcedValue(name, entry, item, place, is_data)
+
+
+def _of_server(table: Any, origin: str, is_data: bool) -> Iterator[SourcedValue]:
+    if not isinstance(table, Mapping):
+        raise InputError(f"{origin}: {TABLE}={table!r}: expected a table, such as [serve] with port = 8080.")
+    for name in table:
+        if name not in SERVER_SETTINGS:
+            raise UnknownName("setting", name, SERVER_SETTINGS, place=f"of [{TABLE}] in {origin}")
+    yield from given_as(table, origin, ServerConfig, is_data=is_data)
 
 
 def merged(
@@ -240,7 +257,7 @@ def merged(
     kept: dict[str, SourcedValue] = {}
     all_layers = tuple(map(tuple, layers))
     for layer in all_layers:
-        new = {value.key: value for value in layer}
+        new = {value.key: value for value in layer if value.name in settings_of(kind)}
         superseded = set(_superseded(kept, new))
         kept = {key: value for key, value in kept.items() if value.name not in superseded} | new
     settings: dict[str, Any] = {}
@@ -263,6 +280,11 @@ def _check(given: SourcedValue, option: str) -> None:
     if given.is_data:
         remedy = f"Type {option} to use it, or --trust-config if you trust everything that this file names."
         check_runs_no_code(setting, given.value, remedy, place=f"{given.origin}: ")
+        if given.name in EXPOSING:
+            raise ConfigError(
+                f"{given.origin}: {TABLE}.{given.name} decides who reaches the server, which a file that "
+                f"others may have written can't. {remedy}"
+            )
 
 
 def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue]) -> Iterator[str]:
@@ -320,7 +342,7 @@ def _settings_of_run(path: Path) -> dict[str, Any]:
 
 def _in_environment() -> Iterator[SourcedValue]:
     """Yield the values of variables such as ``ASKANCE_SET__THRESHOLD``. Empty variables are ignored."""
-    names = {name.upper(): ALIASES.get(name, name) for name in (*SETTINGS, *ALIASES)} | {
+    names = {name.upper(): ALIASES.get(name, name) for name in (*SETTINGS, *ALIASES, TABLE)} | {
         "CACHE_FILE": "cache"
     }
     for variable, text in sorted(os.environ.items()):
@@ -328,12 +350,15 @@ def _in_environment() -> Iterator[SourcedValue]:
             continue
         head, *entries = variable.removeprefix(PREFIX).split("__")
         if head not in names:
-            known = [f"{PREFIX}{name}" for name in names]
+            known = [
+                PREFIX + name for name in (*names, *(f"SERVE__{name.upper()}" for name in SERVER_SETTINGS))
+            ]
             raise UnknownName("variable", variable, known, place="of the environment")
         name, entry, value = names[head], ".".join(entries).lower(), text
         with suppress(ValueError):  # a number or true; what is neither is checked as a text
-            value = text if kind_of(EngineConfig, name) is str else json.loads(text.lower())
-        yield from given_as({name: {entry: text} if entry else value}, variable)
+            is_text = bool(entry) or name == TABLE or kind_of(EngineConfig, name) is str
+            value = text if is_text else json.loads(text.lower())
+        yield from given_as({name: {entry: value} if entry else value}, variable)
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -69,6 +69,7 @@ class Usage:
         generated_tokens: The number of tokens of all generations, including dropped tokens.
         reused_tokens: The number of prompt tokens that came from a cache.
         searches: The number of searches.
+        calls: The number of model calls. Each generation, scored prompt or attention pass counts as one.
         seconds: The time since the question was asked.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact length of some
             prompt is unknown.
@@ -78,10 +79,11 @@ class Usage:
     generated_tokens: int = 0
     reused_tokens: int = 0
     searches: int = 0
+    calls: int = 0
     seconds: float = 0.0
     is_upper_bound: bool = False
 
     @property
-    def computed_tokens(self) -> int:
-        """The number of tokens that went through a model: uncached prompt tokens and generated tokens."""
-        return self.prompt_tokens - self.reused_tokens + self.generated_tokens
+    def tokens(self) -> int:
+        """The number of prompt tokens, reused or not, and generated tokens."""
+        return self.prompt_tokens + self.generated_tokens

@@ -5,12 +5,13 @@ precedence over plug-ins. A class or function is only called if it declares itse
 port: a plug-in by its entry point, and what ``module:Class`` names by `implements`.
 """
 
+import inspect
 import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,12 +60,14 @@ class Extension:
 
     Attributes:
         target: The class, function or object.
+        module: The name of the module that it was imported from.
         is_declared: True for what needs no `implements`: a part of askance, or a plug-in, which its package
             declares through an entry point.
         place: The part of a specification after the name of a plug-in and a colon.
     """
 
     target: Any
+    module: str
     is_declared: bool
     place: str = ""
 
@@ -89,9 +92,10 @@ class Extension:
             except TypeError as error:
                 raise InputError(f"{what} can't be made: {error}.") from error
         port, *others = ports
-        if not isinstance(made, tuple(others)):
-            check_port(made, port, what)
-        return made
+        if isinstance(made, tuple(others)):
+            return made
+        check_port(made, port, what)
+        return awaitable(made, port)
 
     def check_declared(self, ports: tuple[type, ...], what: str) -> None:
         """Raise `InputError` for a class or function that does not declare that it implements one of `ports`.
@@ -196,9 +200,10 @@ def find_extension(kind: str, name: str) -> Extension | None:
                 f"{what} needs askance {dist.version}, and this is {VERSION}; install the laboratory of this "
                 f"version: {install_line(LAB)}"
             )
-        return Extension(_imported(points[0].value, what), is_declared=True)
+        spec = points[0].value
+        return Extension(_imported(spec, what), spec.partition(":")[0], is_declared=True)
     target = _imported(name, name, may_be_absent=True) if _SPEC.fullmatch(name) else None
-    return None if target is None else Extension(target, is_declared=False)
+    return None if target is None else Extension(target, name.partition(":")[0], is_declared=False)
 
 
 def names_code(kind: str, name: str) -> bool:
@@ -282,11 +287,51 @@ def load_langchain_object(kind: str, name: str, member: str, what: str) -> Any:
 
 
 def check_port(given: object, port: type, what: str) -> None:
-    """Raise `InputError` if an object lacks members of its port. The message names the missing members."""
-    members = (name for name in vars(port) if not name.startswith("_"))
+    """Check that an object has the members of its port, and that its functions take the same arguments.
+
+    Raises:
+        InputError: A member is missing or takes other arguments. The message names the members.
+    """
+    members = {name: member for name, member in vars(port).items() if not name.startswith("_")}
+    wrong, remedy = f"{what} is no {port.__name__.lower()}", "docs/extending.md shows one."
     missing = [name for name in members if not hasattr(given, name)]
     if missing:
-        raise InputError(f"{what} is no {port.__name__.lower()}: it lacks {', '.join(missing)}.")
+        raise InputError(f"{wrong}: it lacks {', '.join(missing)}; {remedy}")
+    for name, member in members.items():
+        if not inspect.isfunction(member):
+            continue
+        _, *wanted = inspect.signature(member).parameters.values()
+        by_name = {each.name: None for each in wanted if each.kind is each.KEYWORD_ONLY}
+        try:
+            inspect.signature(getattr(given, name)).bind(*wanted[: len(wanted) - len(by_name)], **by_name)
+        except TypeError as error:
+            shown = inspect.Signature([each.replace(annotation=each.empty) for each in wanted])
+            raise InputError(f"{wrong}: it can't be called as {name}{shown}, {error}; {remedy}") from error
+        except ValueError:  # a function in C whose arguments are unknown
+            continue
+
+
+def awaitable(given: Any, port: type) -> Any:
+    """Return an object whose functions can be awaited where those of its port can; usually itself."""
+    names = [name for name, member in vars(port).items() if inspect.iscoroutinefunction(member)]
+    are_plain = [name for name in names if not inspect.iscoroutinefunction(getattr(given, name))]
+    return _WithCoroutines(given, are_plain) if are_plain else given
+
+
+class _WithCoroutines:
+    """An object around another one, some of whose functions become coroutine functions."""
+
+    def __init__(self, given: Any, names: Iterable[str]) -> None:
+        self._given = given
+        vars(self).update({name: partial(_call, getattr(given, name)) for name in names})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name)
+
+
+async def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    result = function(*arguments, **options)
+    return await result if inspect.isawaitable(result) else result
 
 
 def spec_of(cls: type) -> str:

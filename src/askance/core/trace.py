@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from traceback import format_exception
 from typing import Any, ClassVar, TypeVar, get_args
 
-from askance.core.answers import Answer, Usage
+from askance.core.answers import Answer, Citation, Usage
+from askance.core.errors import AskanceError
 from askance.core.types import Demo, Hit, Key, Role
 
 SCHEMA_VERSION = 1
+_MOST_FRAMES, _MOST_CHARACTERS = 20, 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +83,10 @@ class Generated(Event):
     Attributes:
         prompt: The prompt as readable text.
         text: The text that was kept.
-        generated_tokens: The number of tokens computed, kept or not.
+        generated_tokens: The number of tokens computed, kept or not, thoughts included.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
+        thoughts: The thoughts of a reasoning model, which are no part of the text.
     """
 
     type: ClassVar[str] = "generate"
@@ -96,6 +100,7 @@ class Generated(Event):
     generated_tokens: int
     reused_tokens: int
     is_upper_bound: bool = False
+    thoughts: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,12 +253,17 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """An error that ended a call or the whole question."""
+    """An error that ended a call or the whole question.
+
+    Attributes:
+        traceback: The traceback of an error that another program raised, such as a plug-in; cut if long.
+    """
 
     type: ClassVar[str] = "error"
     error: str
     message: str
     place: str
+    traceback: str = ""
 
 
 AnyEvent = (
@@ -283,7 +293,15 @@ class Trace:
 
     A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
     branches do not affect each other.
+
+    Attributes:
+        has_tracebacks: Whether failures have tracebacks. They name files, which clients must not see.
+        settled: A function for streams, which returns an offset in the committed text and the citations of
+            sentences that have ended there. They are final, and no other sentence ends before this offset.
     """
+
+    has_tracebacks = True
+    settled: Callable[[], tuple[int, tuple[Citation, ...]]] = staticmethod(lambda: (0, ()))
 
     def __init__(self, listener: Listener | None = None) -> None:
         self.events: list[AnyEvent] = []
@@ -313,6 +331,14 @@ class Trace:
             yield
         finally:
             _cause.reset(token)
+
+    def fail(self, error: BaseException, place: str, message: str = "") -> None:
+        """Record an error, with its traceback unless it is an `AskanceError` or `message` explains it."""
+        is_unknown = self.has_tracebacks and not message and not isinstance(error, AskanceError)
+        lines = format_exception(error, limit=-_MOST_FRAMES) if is_unknown else ()
+        shown = "".join(lines).strip()[-_MOST_CHARACTERS:]
+        name = type(error).__name__
+        self.add(Failed, error=name, message=message or str(error), place=place, traceback=shown)
 
     def commit(self, text: str) -> None:
         """Record text of the answer as final. Consecutive pieces are stored as one event."""
@@ -364,6 +390,7 @@ class Trace:
             generated_tokens=sum(e.generated_tokens for e in generated),
             reused_tokens=sum(e.reused_tokens for e in generated),
             searches=sum(isinstance(e, Searched) for e in self.events),
+            calls=len(calls),
             seconds=self.elapsed_seconds,
             is_upper_bound=any(e.is_upper_bound for e in counted),
         )

@@ -111,7 +111,8 @@ class Sampling:
         temperature: The softmax temperature; 0 is greedy decoding.
         top_p: The probability mass that nucleus sampling keeps.
         top_k: The number of most probable tokens to sample from; 0 keeps the whole vocabulary.
-        stop: The strings that end the generation. They are not part of its text.
+        stop: The strings that end the generation. They are not part of its text. One of white space ends no
+            answer before its first character.
     """
 
     max_tokens: int
@@ -238,6 +239,8 @@ class Generation:
         prompt_tokens: The length of the prompt in tokens.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
+        thoughts: The thoughts of a reasoning model, which are no part of `text` and `tokens`.
+        thought_tokens: The number of tokens of the thoughts.
     """
 
     text: str
@@ -249,11 +252,13 @@ class Generation:
     prompt_tokens: int = 0
     reused_tokens: int = 0
     is_upper_bound: bool = False
+    thoughts: str = ""
+    thought_tokens: int = 0
 
     @property
     def generated_tokens(self) -> int:
-        """The cost of the generation: the number of tokens computed, whether kept or dropped."""
-        return len(self.tokens) + len(self.dropped)
+        """The cost of the generation: the number of tokens computed, whether kept, dropped or thought."""
+        return len(self.tokens) + len(self.dropped) + self.thought_tokens
 
 
 @dataclass(frozen=True, slots=True)

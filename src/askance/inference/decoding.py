@@ -25,7 +25,7 @@ from askance.core.types import (
     TokenIds,
 )
 from askance.inference.backend import StepOutput
-from askance.inference.stopping import StopTracker
+from askance.inference.stopping import StopTracker, Thoughts
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
 
 MIN_LOGPROB = -1e4
@@ -120,6 +120,7 @@ class SamplingRequest:
 
     Args:
         call: The arguments of the call to `generate`. Its sampling parameters must have been checked.
+        thoughts: What is known about the thoughts of the generation.
         index: The index of this generation among those of the call.
 
     Raises:
@@ -129,14 +130,20 @@ class SamplingRequest:
     num_logits = 1
 
     def __init__(
-        self, vocabulary: Vocabulary, call: GenerateRequest, prompt_ids: TokenIds, index: int
+        self,
+        vocabulary: Vocabulary,
+        call: GenerateRequest,
+        prompt_ids: TokenIds,
+        thoughts: Thoughts,
+        index: int,
     ) -> None:
-        self.ids, self.max_tokens = list(prompt_ids), len(prompt_ids) + call.sampling.max_tokens
+        self.ids = list(prompt_ids)
+        self.max_tokens = len(prompt_ids) + call.sampling.max_tokens + thoughts.max_tokens
         self.wants_attention, self.is_abandoned = call.want.attention is not None, False
         self._vocabulary, self._call, self._prompt_ids = vocabulary, call, prompt_ids
         self._probs_ids, self._num_cached = tuple(map(vocabulary.single_id, call.want.token_probs)), 0
         self._sampler = TokenSampler(call.sampling, call.key, index, vocabulary.name)
-        self._stops = StopTracker(call.sampling, call.until, None if index else call.on_text)
+        self._stops = StopTracker(replace(call, on_text=None) if index else call, thoughts)
         self._detokenizer = IncrementalDetokenizer(vocabulary, prompt_ids)
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
@@ -147,7 +154,8 @@ class SamplingRequest:
         """
         self._num_cached = num_cached_tokens
         if output.attention is not None:
-            self._set_attention(output.attention)
+            weights = _pooled(output.attention, self._call.want.attention)
+            self._stops.set_attention(weights, len(self._prompt_ids))
         logits: TokenLogits = output.logits[-1]
         token = self._token(self._sampler.sample(logits), logits)
         self.ids.append(token.id)
@@ -161,23 +169,13 @@ class SamplingRequest:
         """Return the finished generation."""
         return self._stops.generation(self._prompt_ids, len(self._prompt_ids), self._num_cached)
 
-    def _set_attention(self, weights: NDArray[np.float32]) -> None:
-        """Attach attention weights to the last token, pooled over heads if the call asks for that.
-
-        Args:
-            weights: The attention weights, shape [heads, tokens].
-        """
-        if self._call.want.attention != "heads":
-            weights = weights.mean(axis=0) if self._call.want.attention == "mean" else weights.max(axis=0)
-        self._stops.tokens[-1] = replace(self._stops.tokens[-1], attention=weights)
-
     def _token(self, id: int, logits: TokenLogits) -> Token:
         """Return the token with its text and with the signals that the call wants."""
-        tokens, detokenizer, want = self._stops.tokens, self._detokenizer, self._call.want
+        detokenizer, want = self._detokenizer, self._call.want
         top = logits.top(want.top_logprobs) if want.top_logprobs else ()
         top_texts = tuple((detokenizer.peek(top_id), logprob) for top_id, logprob in top)
         text = "" if id in self._vocabulary.end_ids else detokenizer.add(id)
-        if id not in self._vocabulary.end_ids and len(tokens) + 1 == self._call.sampling.max_tokens:
+        if id not in self._vocabulary.end_ids and self._stops.num_left == 1:
             text += detokenizer.flush()
         return self._stops.token(
             id,
@@ -187,6 +185,14 @@ class SamplingRequest:
             top=top_texts,
             probs=tuple(math.exp(logits.logprob(probs_id)) for probs_id in self._probs_ids),
         )
+
+
+def _pooled(weights: NDArray[np.float32], way: str | None) -> NDArray[np.float32]:
+    """Return attention weights of shape [heads, tokens], pooled over heads unless `way` is "heads"."""
+    if way == "heads":
+        return weights
+    pooled: NDArray[np.float32] = weights.mean(axis=0) if way == "mean" else weights.max(axis=0)
+    return pooled
 
 
 class ScoringRequest:

@@ -6,7 +6,6 @@ Importing this module imports langchain-core. If it is missing, the error names 
 import dataclasses
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 from askance.core.concurrency import run_blocking
@@ -18,15 +17,15 @@ if find_spec("langchain_core") is None:
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AIMessageChunk, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from askance.ask import Engine, NoRetriever
-from askance.conversation import with_rewriter
+from askance.conversation import read_messages, with_rewriter
 from askance.core.trace import Answered, AnyEvent, Committed, Searched
-from askance.core.types import Demo, Passage, Question
+from askance.core.types import Passage, Question
 
 
 class AskanceRetriever(BaseRetriever):
@@ -80,7 +79,8 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
 
     The input is that of a chat model: a text, messages or a prompt. The last message is the question, and the
     earlier ones are the conversation (see `Conversation`). The output is a message with the answer. Its
-    `response_metadata` has the keys `short_answer`, `confidence`, `abstained`, `citations` and `decisions`.
+    `response_metadata` has the keys `short_answer`, `confidence`, `abstained`, `citations`, `decisions`, and
+    `ignored` with sentences about system messages, which are not used, since methods have their own prompts.
     `astream` yields the text of the answer as soon as it is final.
 
     Args:
@@ -110,23 +110,24 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
             yield chunk
 
     async def _answer(self, input: LanguageModelInput) -> AIMessage:
-        result = await self._engine.answer(read_question(input))
+        question, ignored = read_question(input)
+        result = await self._engine.answer(question)
         event = result.trace.events[-1]
         assert isinstance(event, Answered)
-        return AIMessage(result.answer.text, **_details(event, result.trace.events))
+        return AIMessage(result.answer.text, **_details(event, result.trace.events, ignored))
 
     async def _chunks(self, inputs: AsyncIterator[LanguageModelInput]) -> AsyncIterator[AIMessage]:
         async for input in inputs:
-            events = list[AnyEvent]()
-            async for event in self._engine.stream(read_question(input)):
+            (question, ignored), events = read_question(input), list[AnyEvent]()
+            async for event in self._engine.stream(question):
                 events.append(event)
                 if isinstance(event, Committed):
                     yield AIMessageChunk(content=event.text)
                 elif isinstance(event, Answered):
-                    yield AIMessageChunk(content="", **_details(event, events))
+                    yield AIMessageChunk(content="", **_details(event, events, ignored))
 
 
-def _details(answered: Answered, events: list[AnyEvent]) -> dict[str, Any]:
+def _details(answered: Answered, events: list[AnyEvent], ignored: list[str]) -> dict[str, Any]:
     answer, usage = answered.answer, answered.usage
     total = usage.prompt_tokens + usage.generated_tokens
     return {
@@ -136,6 +137,7 @@ def _details(answered: Answered, events: list[AnyEvent]) -> dict[str, Any]:
             "abstained": answer.abstained,
             "citations": [dataclasses.asdict(citation) for citation in answer.citations],
             "decisions": [dataclasses.asdict(event) for event in events if event.type == "decide"],
+            "ignored": ignored,
         },
         "usage_metadata": {
             "input_tokens": usage.prompt_tokens,
@@ -145,30 +147,27 @@ def _details(answered: Answered, events: list[AnyEvent]) -> dict[str, Any]:
     }
 
 
-def read_question(input: LanguageModelInput) -> Question:
+_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+
+
+def read_question(input: LanguageModelInput) -> tuple[Question, list[str]]:
     """Return the question that the input of a chat model asks, with the earlier turns as its history.
 
+    Returns:
+        The question, and sentences about system messages, which are not used.
+
     Raises:
-        InputError: The last message is not from a human, or a message is neither from a human nor from an AI.
+        InputError: The last message is not from a human, or a message is that of a tool.
     """
     if isinstance(input, str):
-        return Question("question", input)
+        return Question("question", input), []
     messages = input.to_messages() if isinstance(input, PromptValue) else convert_to_messages(input)
     for message in messages:
-        if message.type not in ("human", "ai"):
+        if message.type not in _ROLES:
             raise InputError(
-                f"a message of type {message.type!r} can't be given to an engine, whose methods have prompts "
-                "of their own: leave it out."
+                f"a message of type {message.type!r} can't be given to an engine, which calls no tools: "
+                "leave it out."
             )
     if not messages or messages[-1].type != "human":
         raise InputError("the last message is not from a human: end with the question.")
-    return Question("question", str(messages[-1].text), history=_turns(messages[:-1]))
-
-
-def _turns(messages: list[BaseMessage]) -> tuple[Demo, ...]:
-    """Return the pairs of a question and the answer that follows it."""
-    return tuple(
-        Demo(str(asked.text), str(answer.text))
-        for asked, answer in pairwise(messages)
-        if (asked.type, answer.type) == ("human", "ai")
-    )
+    return read_messages((_ROLES[message.type], str(message.text)) for message in messages)

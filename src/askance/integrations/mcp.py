@@ -59,7 +59,6 @@ class Source:
     Attributes:
         number: The number of the passage in the answer or the ranking, from 1.
         source: The file with the page and section, as in "goshawk.pdf, p. 3, Payload".
-        score: The score of the search; 0 for a cited passage.
     """
 
     number: int
@@ -67,7 +66,13 @@ class Source:
     title: str
     source: str
     text: str
-    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSource(Source):
+    """A passage that a search found, with its score."""
+
+    score: float
 
 
 @dataclass(frozen=True)  # the SDK takes slots for default values
@@ -141,7 +146,7 @@ class _Tools:
         return ToolAnswer(
             answer=answer.statement if answer.abstained else marked(answer),
             short_answer="" if answer.abstained else answer.short,
-            sources=[_source(number, passage) for number, passage in cited],
+            sources=[Source(*_source(number, passage)) for number, passage in cited],
             trace_id=trace_id,
             method=str(method_spec(self._engine.method)),
             searches=usage.searches,
@@ -151,7 +156,7 @@ class _Tools:
 
     async def search(
         self, query: str, k: Annotated[int, Field(ge=1, le=100)] = 5, where: str | None = None
-    ) -> list[Source]:
+    ) -> list[FoundSource]:
         """Find passages of the documents.
 
         Args:
@@ -164,7 +169,7 @@ class _Tools:
             hits = await retriever.search(query, k)
         except AskanceError as error:
             raise ToolError(str(error)) from error
-        return [_source(hit.rank, hit.passage, hit.score) for hit in hits]
+        return [FoundSource(*_source(hit.rank, hit.passage), hit.score) for hit in hits]
 
     async def why(self, trace_id: str) -> list[Step]:
         """Explain an answer: what was decided for which reason, and what was searched for.
@@ -178,8 +183,8 @@ class _Tools:
         return [step for event in self._traces[trace_id].events for step in _steps(event)]
 
 
-def _source(number: int, passage: Passage, score: float = 0.0) -> Source:
-    return Source(number, passage.id, passage.title, passage.location, passage.text, score)
+def _source(number: int, passage: Passage) -> tuple[int, str, str, str, str]:
+    return number, passage.id, passage.title, passage.location, passage.text
 
 
 def _steps(event: Any) -> list[Step]:

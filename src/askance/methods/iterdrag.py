@@ -14,7 +14,13 @@ from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom, has_room
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Span, untrusted
-from askance.methods.common.answer_text import cite_sentences, full_text, parse_markers
+from askance.methods.common.answer_text import (
+    PlainTrace,
+    SentenceEvidence,
+    cite_sentences,
+    full_text,
+    parse_markers,
+)
 from askance.methods.common.prompts import EXAMPLES as WORKED
 from askance.methods.common.prompts import (
     Layout,
@@ -94,14 +100,17 @@ class IterdragState:
         written = full_text(trace)
         final = parse_markers(f"{FINAL} {self.final}", question, trace).text
         short = short_answer(final, question) if self.final else ""
-        questions, current = list[tuple[int, str]](), question.text
-        for line in re.finditer(r"^.*$", written.text, re.MULTILINE):
+        citations = cite_sentences(trace, written, short, *self.evidence(written.text))
+        return Answer(written.text, short, citations)
+
+    def evidence(self, text: str) -> SentenceEvidence:
+        """Return the passages shown, the questions that lines answer, and a text without its follow-ups."""
+        questions, current = list[tuple[int, str]](), self.question.text
+        for line in re.finditer(r"^.*$", text, re.MULTILINE):
             if line[0].startswith(FOLLOW_UP):
                 current = line[0].removeprefix(FOLLOW_UP)
-            questions.append((line.start(), question.text if line[0].startswith(FINAL) else current))
-        stated = _NO_CLAIM.sub(lambda line: " " * len(line[0]), written.text)
-        citations = cite_sentences(trace, written, self.shown, short, questions, stated)
-        return Answer(written.text, short, citations)
+            questions.append((line.start(), self.question.text if line[0].startswith(FINAL) else current))
+        return self.shown, questions, _NO_CLAIM.sub(lambda line: " " * len(line[0]), text)
 
 
 @checked_dataclass()
@@ -133,6 +142,8 @@ class Iterdrag(TokenLimited):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = IterdragState(question, run, self.passages)
+        if isinstance(run.trace, PlainTrace):
+            run.trace.evidence = state.evidence
         await self._search(state, question.text, "the first search is made with the question itself")
         try:
             reason = await self._write_lines(state)

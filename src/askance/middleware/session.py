@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import partial
 
 from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure, machine_failure
-from askance.core.notes import noted
+from askance.core.notes import note, noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, PairScorer, Retriever, WrappedModel, WrappedRetriever
 from askance.core.token_ledger import Budget, TokenLedger
-from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
+from askance.core.trace import Attended, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
     Chat,
@@ -90,7 +90,7 @@ class Session:
             # A timeout inside the call may have another cause than the budget.
             is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
             reported = self.limit_reached("seconds", "and the time is up") if is_late else error
-            self.trace.add(Failed, error=type(reported).__name__, message=str(reported), place=place)
+            self.trace.fail(reported, place)
             if isinstance(error, AskanceError):
                 raise
             if is_late:
@@ -174,6 +174,8 @@ class SessionModel(WrappedModel):
                 scoped = replace(request, sampling=limited, key=key, on_text=on_text)
                 generations = await self._model.generate(scoped)
                 lent.spend(sum(generation.generated_tokens for generation in generations))
+                for generation in generations:
+                    _take_notes(generation, request)
             finally:
                 lent.close()
             if room < sampling.max_tokens and any(text.finish == "length" for text in generations):
@@ -226,12 +228,26 @@ class SessionModel(WrappedModel):
             prompt=shown,
             text=generation.text,
             finish=generation.finish,
+            thoughts=generation.thoughts,
             tokens=tuple(TracedToken(t.text, t.logprob, t.entropy, t.probs) for t in generation.tokens),
             prompt_tokens=generation.prompt_tokens,
             generated_tokens=generation.generated_tokens,
             reused_tokens=generation.reused_tokens,
             is_upper_bound=generation.is_upper_bound,
         )
+
+
+def _take_notes(generation: Generation, request: GenerateRequest) -> None:
+    """Note what is odd about a generation."""
+    if generation.thoughts and not generation.text.strip():
+        end = "up to the limit" if generation.finish == "length" else "and ended there"
+        note(
+            "thoughts",
+            f"the model wrote {generation.thought_tokens:,} tokens of thoughts {end}, and no answer: allow "
+            "more (max_thoughts=N in the model's options), or turn thinking off (enable_thinking=0).",
+        )
+    if isinstance(request.prompt, Chat) and generation.finish == "stop" and not request.sampling.stop:
+        note("template", "the model went on after its answer, with a mark or turn of a chat: cut there.")
 
 
 class _Guarded:

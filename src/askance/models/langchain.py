@@ -24,7 +24,7 @@ from askance.core.types import (
     TokenIds,
 )
 from askance.inference.decoding import check_sampling
-from askance.inference.stopping import StopTracker
+from askance.inference.stopping import MAX_THOUGHTS, StopTracker, Thoughts
 from askance.models.openai import tokenization
 from askance.models.openai.requests import max_prompt_tokens
 
@@ -89,7 +89,7 @@ class LangchainModel(tokenization.TextTokens):
         return max_prompt_tokens(prompt)
 
     async def _generate_one(self, request: GenerateRequest) -> Generation:
-        tracker = StopTracker(request.sampling, request.until, request.on_text)
+        tracker = StopTracker(request, Thoughts(MAX_THOUGHTS))
         assert isinstance(request.prompt, Chat)
         messages = [(turn.role, tokenization.neutralize_control(turn.parts)) for turn in request.prompt.turns]
         num_read, finish = 0, "end"
@@ -99,6 +99,9 @@ class LangchainModel(tokenization.TextTokens):
                 num_read = max(num_read, usage.get("input_tokens", 0))
                 details = getattr(chunk, "response_metadata", None) or {}
                 finish = "length" if details.get("finish_reason") == "length" else finish
+                for block in getattr(chunk, "content_blocks", ()):
+                    if block.get("type") == "reasoning":
+                        tracker.think(str(block.get("reasoning", "")))
                 _add_text(str(chunk.text), tracker)
                 if tracker.is_finished:
                     break

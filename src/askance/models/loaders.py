@@ -7,6 +7,8 @@ from askance.core.errors import MissingExtra, ModelSpecError, ParameterError
 from askance.core.notes import note
 from askance.core.ports import Model
 from askance.models.bundled import BUNDLED, bundled_adapter, gguf_path, packed_gguf
+from askance.models.local.encoding import Thinking
+from askance.models.local.model import LocalModel
 from askance.models.local.model_files import gguf_file
 
 ENGINES = ("llama.cpp", "torch")
@@ -57,19 +59,25 @@ def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "",
     return load_adapted(base=spec, display_name=f"{spec}?adapter={others['adapter']}", **others)
 
 
-def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
+def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "", **options: str) -> Model:
     """Load a model from a GGUF file (see `load_gguf`).
 
     Args:
         adapter: A GGUF file with a LoRA, which needs llama.cpp; empty for no adapter.
+        options: The options of `Thinking`.
     """
+    thinking = Thinking.take(options)
+    model: LocalModel
     if not adapter and not _can_use_llama_cpp(f"gguf:{name}"):
         from askance.models.hf import load_hf
 
-        return load_hf(str(gguf_file(name)), display_name=name)
-    from askance.models.llama_cpp import load_gguf
+        model = load_hf(str(gguf_file(name)), display_name=name)
+    else:
+        from askance.models.llama_cpp import load_gguf
 
-    return load_gguf(name, attention=attention, adapter=adapter)
+        model = load_gguf(name, attention=attention, adapter=adapter)
+    model.set_thinking(thinking)
+    return model
 
 
 def _can_use_llama_cpp(spec: str) -> bool:

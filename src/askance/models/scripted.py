@@ -192,7 +192,7 @@ class ScriptedModel:
         return len(self.prompt_ids(prompt))
 
     def _generate(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
-        tracker, want = StopTracker(request.sampling, request.until, request.on_text), request.want
+        tracker, want = StopTracker(request), request.want
         random = np.random.Generator(np.random.Philox(_stable_hash(request.key)))
         pieces = iter([*self._piece.findall(reply.text), *[_END] * reply.ends] if reply else ())
         ids = list(prompt_ids)
@@ -200,8 +200,7 @@ class ScriptedModel:
             if want.attention and tracker.tokens:  # The last token's attention is known only now.
                 heads = self._attention_row(ids, len(ids) - 1)
                 reduced = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
-                row = reduced.get(want.attention, heads)
-                tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
+                tracker.set_attention(reduced.get(want.attention, heads), len(prompt_ids))
             if reply:
                 weights = reply.distribution(next(pieces, " …"))
                 piece = next(iter(weights))

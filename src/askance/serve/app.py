@@ -91,7 +91,8 @@ class Application:
         """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
         known = sorted(defaults_of(type(self.engines.engine_for(name).method)))
-        parameters, options = read_parameters(body, known, name), body.askance or AskanceOptions()
+        parameters, unused = read_parameters(body, known, name, is_strict=self.limits.strict_parameters)
+        options = body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
         question, ignored = read_conversation(body.messages)
@@ -100,7 +101,7 @@ class Application:
         return ChatQuestion(
             engine=with_rewriter(engine),
             question=question,
-            ignored=ignored,
+            ignored=[*ignored, *unused],
             retriever=await self._retriever_for(owner, where),
             owner=owner,
             model=body.model or f"{PREFIX}{self.engines.default}",

@@ -21,15 +21,7 @@ from askance.core.ports import Retriever
 from askance.core.safe_text import json_line
 from askance.core.trace import Answered, Committed, Generated, Trace
 from askance.core.types import Question
-from askance.serve.citations import (
-    PlainText,
-    UrlOf,
-    numbered_content,
-    plain_text,
-    source_list,
-    streamed_annotations,
-    verdict,
-)
+from askance.serve.citations import NumberedStream, UrlOf, numbered_content
 from askance.serve.errors import ApiError, api_error
 from askance.serve.metrics import Metrics
 from askance.serve.traces import Traces
@@ -112,11 +104,16 @@ class ChatQuestion:
         If the question fails, the last event is an error in OpenAI's form. Closing the iterator cancels the
         question.
         """
-        plain, num_sent, started = PlainText(), 0, time.perf_counter()
+        stream, started = NumberedStream(), time.perf_counter()
 
         def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> ServerSentEvent:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
             return _event({**self._head("chat.completion.chunk"), "choices": [choice], **more})
+
+        def content_chunk(text: str) -> ServerSentEvent:
+            if stream.num_sent == len(text):
+                self.metrics.first_text_seconds.observe(time.perf_counter() - started)
+            return chunk({"content": text})
 
         yield chunk({"role": "assistant", "content": ""}, askance={"trace_id": self.id})
         ask = partial(self.engine.stream, self.question, retriever=self.retriever)
@@ -125,26 +122,23 @@ class ChatQuestion:
                 async for event in events:
                     if self.has_events:
                         yield ServerSentEvent(json_line(event_record(event)), event="trace")
-                    text = plain.add(event.text) if isinstance(event, Committed) else ""
-                    text = text if num_sent else text.lstrip()
-                    if text:
-                        if not num_sent:
-                            self.metrics.first_text_seconds.observe(time.perf_counter() - started)
-                        num_sent += len(text)
-                        yield chunk({"content": text})
+                    if not isinstance(event, Committed):
+                        continue
+                    # Abstaining removes all citations once the answer is complete.
+                    settled = trace.settled() if self.engine.abstaining is None else (0, ())
+                    if text := stream.add(event.text, *settled):
+                        yield content_chunk(text)
         except ApiError as error:
             yield _event(error.body)
             return
         assert isinstance(event, Answered), "a question without an error ends with its answer"
-        answer, text = event.answer, plain_text(event.answer.text)
-        rest = plain.end() if num_sent else text  # a method may have an answer that it never committed
-        num_sent += len(rest)
-        tail = rest + verdict(answer) + source_list(answer.citations, self.url_of, text)
-        if tail:
-            yield chunk({"content": tail})
-        for annotation in streamed_annotations(answer, num_sent, self.url_of):
+        content, annotations = numbered_content(event.answer, self.url_of)
+        if rest := content[stream.num_sent :]:
+            stream.num_sent += len(rest)
+            yield content_chunk(rest)
+        for annotation in annotations:
             yield chunk({"annotations": [annotation]})
-        yield chunk({}, finish_reason(trace), askance=self._about(trace, answer, event.usage))
+        yield chunk({}, finish_reason(trace), askance=self._about(trace, event.answer, event.usage))
         if self.has_usage:
             usage = usage_record(event.usage)
             yield _event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
@@ -158,6 +152,7 @@ class ChatQuestion:
             ApiError: The question failed.
         """
         trace, outcome = Trace(), "cancelled"
+        trace.has_tracebacks = False
         try:
             yield trace
             outcome = "answered"

@@ -6,7 +6,7 @@ can't pass for one (see `PlainText`), and titles lose their markup.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +20,6 @@ _BEGUN = re.compile(r"(?:\[\s*(?:\d[\d\s,;–-]*)?|\])\Z")
 _MARKUP = re.compile(r"[\[\]()<>*_`|\\]")
 _MAX_HELD = 40
 _MAX_TITLE = 120
-_MAX_QUOTE = 80
 _SOURCES = "\n\nSources:\n"
 _NUMBERS = re.compile(r" \[\d+\]")
 
@@ -90,18 +89,10 @@ def title_of(passage: Passage) -> str:
     return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
 
 
-def source_list(citations: Sequence[Citation], url_of: UrlOf, text: str = "") -> str:
-    """Return the cited passages as a list with their numbers, to follow the text; empty without citations.
-
-    Args:
-        text: The answer, if it has no numbers. Each source then quotes what it supports.
-    """
-    lines = []
-    for number in sorted({citation.number for citation in citations}):
-        cited = [citation for citation in citations if citation.number == number]
-        quotes = dict.fromkeys(_quote(text[citation.start : citation.end]) for citation in cited if text)
-        passage = cited[0].passage
-        lines.append(" ".join([f"[{number}] {title_of(passage)}: {url_of(passage)}", *quotes]))
+def source_list(citations: Sequence[Citation], url_of: UrlOf) -> str:
+    """Return the cited passages as a list with their numbers, to follow the text; empty without citations."""
+    passages = {citation.number: citation.passage for citation in citations}
+    lines = [f"[{number}] {title_of(each)}: {url_of(each)}" for number, each in sorted(passages.items())]
     return _SOURCES + "\n".join(lines) if lines else ""
 
 
@@ -120,9 +111,8 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
 
     The offsets of the annotations count characters of the returned text.
     """
-    text = plain_text(answer.text)
-    citations = sorted(answer.citations, key=lambda citation: (citation.end, citation.number))
-    markers = [(citation.end, f" [{citation.number}]") for citation in citations]
+    text, citations = plain_text(answer.text), _in_order(answer.citations)
+    markers = [(citation.end, _number(citation)) for citation in citations]
     annotations = []
     for citation in citations:
         before_start = sum(len(marker) for offset, marker in markers if offset <= citation.start)
@@ -134,18 +124,46 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     return text + verdict(answer) + source_list(citations, url_of), annotations
 
 
-def streamed_annotations(answer: Answer, num_sent: int, url_of: UrlOf) -> list[dict[str, Any]]:
-    """Return the annotations of an answer that was sent as a stream, without numbers.
+@dataclass(slots=True)
+class NumberedStream:
+    """The beginning of the content of an answer, which is sent before the answer is complete.
 
-    Args:
-        num_sent: The number of characters sent. No offset is beyond it.
+    Attributes:
+        num_sent: The number of characters sent.
     """
-    return [
-        annotation(each, url_of(each.passage), min(each.start, num_sent), min(each.end, num_sent))
-        for each in answer.citations
-    ]
+
+    num_sent: int = 0
+    _plain: PlainText = field(default_factory=PlainText)
+    _text: str = ""
+    _num_leading: int = 0
+    _num_text: int = 0
+    _num_cited: int = 0
+
+    def add(self, piece: str, until: int, citations: Sequence[Citation]) -> str:
+        """Append committed text, and return what can be sent now.
+
+        Args:
+            until, citations: The offset and the citations of `Trace.settled`.
+        """
+        self._text += self._plain.add(piece)
+        if not self._num_text:
+            self._num_leading = len(self._text) - len(self._text.lstrip())
+            self._num_text = self._num_leading
+        until, content = min(until, len(self._text.rstrip())), ""
+        for citation in _in_order(citations)[self._num_cited :]:
+            if citation.end > until:
+                break
+            content += self._text[self._num_text : citation.end] + _number(citation)
+            self._num_text, self._num_cited = citation.end, self._num_cited + 1
+        content += self._text[self._num_text : until]
+        self._num_text = max(self._num_text, until)
+        self.num_sent += len(content)
+        return content
 
 
-def _quote(text: str) -> str:
-    line = " ".join(text.split())
-    return f"“{line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + '…'}”"
+def _in_order(citations: Sequence[Citation]) -> list[Citation]:
+    return sorted(citations, key=lambda citation: (citation.end, citation.number))
+
+
+def _number(citation: Citation) -> str:
+    return f" [{citation.number}]"

@@ -50,6 +50,8 @@ class Limits:
         send_seconds: The time that a client may take to read one event of a stream.
         traces, trace_events: The number of traces kept, and the number of events in all of them together.
         connections: The number of open connections. Further ones are refused with 503.
+        strict_parameters: Whether to refuse requests with fields that change nothing. By default, the
+            response lists these fields under ``askance.ignored``.
     """
 
     in_flight: int = 1
@@ -62,6 +64,7 @@ class Limits:
     traces: int = 256
     trace_events: int = 200_000
     connections: int = 1_000
+    strict_parameters: bool = False
 
 
 class Admission:

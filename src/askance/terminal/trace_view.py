@@ -188,7 +188,9 @@ def _generated(event: trace.Generated, _: Before) -> RenderableType:
     tokens = f"{at_most}{event.prompt_tokens:,} tokens read, {event.generated_tokens:,} written"
     cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
     key = " ".join(ACTIONS.get(str(part), str(part)) for part in event.key)
-    return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
+    thoughts = [Text(f"thoughts: {event.thoughts}", style=PROVISIONAL)] if event.thoughts else []
+    head = Text(event.text.strip())
+    return _labelled("write", Group(*thoughts, head, Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
 def _answered(event: trace.Answered, before: Before) -> RenderableType:
@@ -220,7 +222,9 @@ def _committed(event: trace.Committed, before: Before) -> RenderableType:
 
 
 def _failed(event: trace.Failed, _: Before) -> RenderableType:
-    return _labelled("error", Text(f"{event.place}: {event.message or event.error}", STRONG), STRONG)
+    told = f"{event.place}: {': '.join(filter(None, (event.error, event.message)))}"
+    lines = [Text(told, STRONG), *([Text(event.traceback, PROVISIONAL)] if event.traceback else [])]
+    return _labelled("error", Group(*lines), STRONG)
 
 
 _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {

@@ -22,7 +22,7 @@ sentence is cited. Ties go to the passage found last, and then to the best ranke
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,14 @@ from askance.text.markers import without_markers
 LEAST_SHARE = 0.5
 """The minimum fraction of a sentence's content words that a supporting passage must contain."""
 LEAST_WORDS = 2
+_UNENDED = re.compile(r"\s*(?:[\w,;:'’%&$€/-]|[^\S\n]|[.,](?=[a-z0-9]))*[^\n]?")
+"""Text in which no sentence ends, and the character after which one may."""
+_MOST_UNENDED = 1_000
+"""The number of characters in which a sentence is not cut (see `sentence_spans`)."""
+_QUOTATION = re.compile(r"[\"“„”«»‹›‘‚「」『』《》()（）\[\]{}]|(?<!\w)['’]|['’](?!\w)")
+"""What may begin or end a quotation or parenthesis, whose inner full stops end no sentence."""
+_NEXT = re.compile(r"(?:\s|(?<=[。！？]))\W*\w+\W")
+"""The word after a sentence, complete."""
 _CLOSING = re.compile(r"[.!?…。！？؟।]+[\"'”’)」』）]*\Z")
 STEM_LETTERS, MOST_ENDING = 5, 2
 """Two words match if the shorter has at least `STEM_LETTERS` letters, starts the longer one, and is at most
@@ -128,28 +136,61 @@ def sentence_support(
     text: str,
     shown: PromptPassages,
     questions: QuestionOffsets = (),
-    short: str = "",
+    short: str | None = "",
     marks: Sequence[ModelMarker] = (),
-) -> tuple[SentenceSupport, ...]:
-    """Return the passages that each sentence of an answer cites.
+    known: Sequence[SentenceSupport] = (),
+) -> Iterator[SentenceSupport]:
+    """Yield the passages that each sentence of an answer cites.
 
     Args:
         text: The answer without markers.
         shown: The passages in the prompt while the answer was generated.
         questions: The questions that the text answers. Without a question, no passage supports a sentence
             that states only a one-word answer.
+        short: The short answer. None means that every word of a sentence may belong to it.
+        known: The passages that the first sentences cite, which are not yielded.
     """
     lines = re.finditer(r"[^\n]+", text)  # a line break always ends a sentence
     spans = [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
-    support = list[SentenceSupport]()
-    for index, (start, end) in enumerate(spans):
+    support = [*known]
+    for index, (start, end) in enumerate(spans[len(known) :], len(known)):
         own = [mark for mark in marks if _sentence_of(mark.offset, text, spans) == index]
         question = next((question for offset, question in reversed(questions) if offset <= start), "")
-        claim = claim_of(text[start:end], question, short)
+        claim = claim_of(text[start:end], question, text[start:end] if short is None else short)
         passages, why = _supporting(claim, [hit.passage for hit in _shown_within(start, end, shown)], own)
         restated = () if passages else _cited_before(text[start:end], text, support)
         support.append(SentenceSupport(start, end, passages or restated, "" if restated else why))
-    return tuple(support)
+        yield support[-1]
+
+
+def final_support(
+    text: str,
+    shown: PromptPassages,
+    questions: QuestionOffsets,
+    marks: Sequence[ModelMarker],
+    known: Sequence[SentenceSupport],
+) -> tuple[tuple[SentenceSupport, ...], int]:
+    """Return what an unfinished answer cites so far.
+
+    Args:
+        known: What this function returned for the beginning of the text.
+
+    Returns:
+        The passages that the first sentences cite, as far as neither more text nor a short answer can change
+        them, and the offset up to which no further sentence ends.
+    """
+    final, line = tuple(known), text.rfind("\n") + 1
+    variants = (sentence_support(text, shown, questions, short, marks, known) for short in ("", None))
+    for support, strict in zip(*variants, strict=True):
+        is_open = support.end >= line and (
+            _QUOTATION.search(text, line, support.end) or not _NEXT.match(text, support.end)
+        )
+        if is_open or support.passages != strict.passages:
+            break
+        final += (support,)
+    start = final[-1].end if final else 0
+    unended = _UNENDED.match(text, start, start + _MOST_UNENDED)
+    return final, unended.end() if unended else start
 
 
 def _cited_before(sentence: str, text: str, support: Sequence[SentenceSupport]) -> tuple[Passage, ...]:

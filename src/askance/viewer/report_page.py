@@ -13,6 +13,7 @@ from askance.ask import describe_models
 from askance.core.safe_text import printable
 from askance.core.version import VERSION
 from askance.evaluation.report import charts, published, tables
+from askance.evaluation.statistics.across_datasets import Averages
 from askance.evaluation.statistics.paired_runs import Comparisons
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.viewer.page import html_document, style_sheet
@@ -39,7 +40,7 @@ class Reported:
     outcomes: Sequence[tables.ResultTable] = ()
 
 
-def report_page(reported: Sequence[Reported], made_on: str) -> str:
+def report_page(reported: Sequence[Reported], made_on: str, averages: Averages = ()) -> str:
     """Return the HTML of the report.
 
     The page loads nothing from elsewhere, and questions and answers appear in it as text only. If matplotlib
@@ -59,6 +60,7 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         published=published,
         describe_models=describe_models,
         reported=reported,
+        averages=[tables.averages_table(each) for each in averages],
         made_on=made_on,
         version=VERSION,
         can_draw=find_spec("matplotlib") is not None,

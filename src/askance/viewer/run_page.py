@@ -43,6 +43,6 @@ def _question(run: RecordedRun, record: Record) -> dict[str, Any]:
         "score": score,
         "outcome": outcome_of(record, events),
         "searches": record.usage.searches,
-        "tokens": record.usage.computed_tokens,
+        "tokens": record.usage.tokens,
         "trace": base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(),
     }

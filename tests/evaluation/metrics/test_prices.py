@@ -11,9 +11,8 @@ USAGE = Usage(prompt_tokens=1_000_000, generated_tokens=100_000, reused_tokens=5
 @pytest.mark.parametrize(
     ("settings", "prices", "expected"),
     [
-        (["prompt=2", "generated=8", "reused=1", "search=0.01"], Prices(2, 8, 1, 0.01), 1 + 0.5 + 0.8 + 0.02),
-        (["search=5e-3", "generated=8", "prompt=2", "currency=EUR"], Prices(2, 8, None, 0.005, "EUR"), 2.81),
-        (["prompt=2", "generated=8", "reused=0"], Prices(2, 8, 0, 0, "USD"), 1 + 0.8),
+        (["prompt=2", "generated=8", "search=0.01"], Prices(2, 8, 0.01), 2 + 0.8 + 0.02),
+        (["search=5e-3", "generated=8", "prompt=2", "currency=EUR"], Prices(2, 8, 0.005, "EUR"), 2.81),
         (["prompt=0", "generated=0", "search=0.5"], Prices(0, 0, search=0.5), 1),
     ],
 )
@@ -32,7 +31,8 @@ def test_the_cost_of_a_question(settings, prices, expected):
         ("prompt=0,15 generated=1", "parameter prompt='0,15' of the prices: expected float"),
         ("prompt=-1 generated=1", "parameter prompt=-1.0 of the prices: expected a value from 0 to 1e"),
         ("prompt=1 generated=inf", "parameter generated=inf of the prices: expected a value from 0 to"),
-        ("prompt=1 generated=1 reused=nan", "parameter reused=nan of the prices: expected a value from 0"),
+        ("prompt=1 generated=1 reused=1", "unknown parameter 'reused' of the prices"),
+        ("prompt=nan generated=1", "parameter prompt=nan of the prices: expected a value from 0"),
         ("prompt=1 generated=1 search=-0.1", "parameter search=-0.1 of the prices: expected a value from"),
         ("prompt=1 prompt=1 generated=1", "price prompt is given twice, last as 'prompt=1'"),
         ("prompt=1", "no price for generated: add generated=PRICE"),

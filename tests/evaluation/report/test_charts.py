@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from askance.core.answers import Usage
 from askance.evaluation.report.charts import Point, frontier, frontier_chart, frontier_figure, points_of
-from askance.evaluation.statistics.compare import MeanInterval
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
@@ -19,7 +19,7 @@ from tests.evaluation.hand_made import record, run_of
 def points_at(*places):
     """Return points from their costs and scores."""
     return [
-        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2, 0.95))
+        Point(number, f"m{number}", cost, MeanInterval(score, score - 0.1, score + 0.1, 2))
         for number, (cost, score) in enumerate(places, start=1)
     ]
 
@@ -68,7 +68,7 @@ def test_points_off_the_frontier_are_beaten_by_one_on_it(places):
         assert one.score.mean < two.score.mean
 
 
-def test_points_are_tokens_computed_and_the_metric_with_its_interval():
+def test_points_are_tokens_and_the_metric_with_its_interval():
     usage = Usage(prompt_tokens=100, generated_tokens=20, reused_tokens=50)
     runs = [
         run_of([record(1, {"f1": 1.0}, usage=usage), record(2, {"f1": 0.0}, usage=usage)], "runs/a"),
@@ -76,8 +76,8 @@ def test_points_are_tokens_computed_and_the_metric_with_its_interval():
     ]
     (group,) = group_runs(runs)
     assert points_of(compare_group(group), "f1") == [
-        Point(1, "single", 70.0, MeanInterval(0.5, 0.0, 1.0, 2, 0.95)),
-        Point(2, "flare", 110.0, MeanInterval(1.0, 1.0, 1.0, 2, 0.95)),
+        Point(1, "single", 120.0, mean_interval([0.0, 1.0])),
+        Point(2, "flare", 110.0, mean_interval([1.0, 1.0])),
     ]
 
 
@@ -98,7 +98,7 @@ def test_costs_far_apart_are_on_a_logarithmic_scale():
     def texts(*costs):
         return set(texts_of(frontier_chart(points_at(*((cost, 0.5) for cost in costs)), "f1")))
 
-    scale = "tokens computed per question, logarithmic scale"
+    scale = "tokens per question, logarithmic scale"
     assert {"100", "200", "500", "1,000", scale} < texts(100, 1000)
     assert not {scale} & (texts(100, 700) | texts(0, 700))
 

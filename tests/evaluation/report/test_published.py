@@ -4,7 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
+from askance.core.extensions import LABORATORY
 from askance.evaluation.report import published as module
 from askance.evaluation.report.published import caveats, published
 from tests.laboratory import usable
@@ -58,6 +60,7 @@ def test_counterparts_are_methods_and_named_as_printed_somewhere():
     for paper in PAPERS.values():
         printed = {row[0] for results in paper["results"] for row in results["rows"]}
         assert set(paper["methods"]) <= printed
+        assert {*paper["methods"].values()} <= {*METHODS, *LABORATORY["methods"]}
     counterparts = {each.counterpart for each in ROWS if each.arxiv == "2403.10081"}
     of_authors = {"closed_book", "single", "fixed_length", "fixed_sentence"}
     assert counterparts == {f"{name}_authors" for name in of_authors} | {"flare_token", "dragin_paper"}

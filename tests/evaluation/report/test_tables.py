@@ -8,7 +8,6 @@ from askance.core.answers import Usage
 from askance.evaluation.metrics.prices import Prices
 from askance.evaluation.report.tables import (
     label,
-    markdown,
     p_text,
     remarks_of,
     searches_tables,
@@ -19,7 +18,7 @@ from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, run_of
 
-USAGE = Usage(prompt_tokens=1200, generated_tokens=100, reused_tokens=200, searches=3, seconds=2.0)
+USAGE = Usage(prompt_tokens=1200, generated_tokens=100, searches=3, calls=4, seconds=2.0)
 
 
 def two_runs(common=False, second_asked=2, **choice):
@@ -47,19 +46,19 @@ def test_every_cell():
     assert found["By kind"].is_grouped
     assert {title: table.rows for title, table in found.items() if title != "By kind"} == {
         "Results": (
-            ("flare", "0.500", "0.000–1.000", "1.000", "1.000–1.000", "0.50", "1"),
-            ("single", "0.000", "0.000–0.000", "1.000", "1.000–1.000", "0.50", "0"),
+            ("flare", "0.500", "0.013–0.987", "1.000", "0.158–1.000", "0.50", "1"),
+            ("single", "0.000", "0.000–0.842", "1.000", "0.158–1.000", "0.50", "0"),
         ),
         "Other metrics": (("flare", "0.500"), ("single", "0.500")),
         # 1,200 tokens at 2 and 100 at 10 a million, a thousand times
         "Cost": tuple(
-            (name, "3.00", "1,100", "100", "200", "2.00", "2.00", "3.40") for name in ("flare", "single")
+            (name, "3.00", "4.0", "1,300", "100", "2.00", "2.00", "3.40") for name in ("flare", "single")
         ),
         "Difference in f1: run minus single": (
-            ("flare", "+0.500", "0.000 to +1.000", "1.000", "1.000", "1", "0", "1"),
+            ("flare", "+0.500", "−0.771 to +0.987", "1.000", "1.000", "1", "0", "1"),
         ),
         "Difference in exact match: run minus single": (
-            ("flare", "0.000", "0.000 to 0.000", "1.000", "1.000", "0", "0", "2"),
+            ("flare", "0.000", "−0.841 to +0.841", "1.000", "1.000", "0", "0", "2"),
         ),
         "Questions that differ most in f1: flare and single": (
             ("q1: Who built bridge 1?", "Bonn", "Bonn (1.00)", "Köln (0.00)"),
@@ -72,6 +71,27 @@ def test_every_cell():
         ("comparison (1)", "single", "0.000"),
     ]
     assert tables()["Cost"].headings[-1] == "p95 s"
+
+
+def test_seeds_and_speed_have_tables_of_their_own():
+    runs = [
+        run_of(
+            [record(1, {"f1": score}, run_seconds=2.0), record(2, {"f1": 0.0}, run_seconds=4.0)],
+            f"runs/{seed}",
+            seed=seed,
+            in_flight="8",
+        )
+        for seed, score in enumerate((0.4, 1.0))
+    ]
+    (group,) = group_runs(runs)
+    found = {table.title: table for table in tables_of(compare_group(group))}
+    assert group.differing == ()
+    assert found["Over seeds"].rows == (("single", "0, 1", "0.350 ± 0.212"),)
+    assert found["Speed"].rows == tuple(
+        (f"single, seed={at}", "4.00", "0.50", "5.00", "8") for at in range(2)
+    )
+    narrowed = replace(group, runs=tuple(replace(run, records=run.records[:1]) for run in group.runs))
+    assert compare_group(narrowed).summaries[0].speed["questions/s"] == 0.5
 
 
 def test_all_pairs_name_both_runs():
@@ -96,15 +116,6 @@ def test_remarks():
     ]
     (group,) = group_runs(runs, common=True)
     assert remarks_of(compare_group(group)) == [f"{common} (1 question); left out: 1 of each."]
-
-
-def test_markdown():
-    assert markdown(tables()["Other metrics"]) == (
-        "**Other metrics**\n\n| run | recall |\n| --- | ---: |\n| flare | 0.500 |\n| single | 0.500 |\n\n"
-        "Each metric is a mean over the questions that it applies to."
-    )
-    table = replace(tables()["Cost"], rows=(("a|b\n<script>", *["<0.001"] * 6),), note="")
-    assert markdown(table).splitlines()[-1].startswith("| a\\|b &lt;script> | <0.001 |")
 
 
 @pytest.mark.parametrize(

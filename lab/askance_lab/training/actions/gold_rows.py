@@ -15,8 +15,7 @@ from math import floor
 
 from askance.core.types import Demo, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE, Paragraph
 from askance.methods.airrag.prompts import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, is_same_query, word_set
 from askance_lab.training.actions.decomposition import BadReference, SubQuestion, sub_questions

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE, Paragraph
 from askance.methods.airrag.prompts import READER, REFUSAL, PromptBuilder
 from askance.methods.common.prompts import PLAIN, Layout, answer_prompt
 from askance.text.answers import sentences

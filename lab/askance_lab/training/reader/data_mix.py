@@ -11,7 +11,7 @@ from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.methods.common.prompts import Layout
 from askance_lab.training.held_out import is_held_out_unit
 from askance_lab.training.reader.answer_examples import (

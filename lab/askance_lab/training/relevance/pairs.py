@@ -18,8 +18,7 @@ from typing import Literal
 from askance.core.errors import InputError
 from askance.core.types import Hit, Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE, Paragraph
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.lexical import LexicalIndex, LexicalWriter, any_term_query

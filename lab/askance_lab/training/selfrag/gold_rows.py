@@ -16,8 +16,7 @@ from operator import itemgetter
 
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.datasets.example import UNANSWERABLE, Paragraph
 from askance.methods.selfrag.tokens import (
     FULLY_SUPPORTED,
     IRRELEVANT,

@@ -241,9 +241,8 @@ def advise(trial: CandidateTrial) -> Advice:
             "more --minutes. The same command continues from here."
         )
     names = [name for name, run in answerable.items() if base.keys() & scores_of(run.records, METRIC)]
-    group = RunGroup(
-        tuple(map(runs.__getitem__, names)), tuple(map(answerable.__getitem__, names)), tuple(names)
-    )
+    whole, narrowed = (tuple(map(each.__getitem__, names)) for each in (runs, answerable))
+    group = RunGroup(runs[BASE].settings.dataset, whole, narrowed, tuple(names))
     found = compare_group(group, metrics=(METRIC,), base=names.index(BASE))
     better = [
         each

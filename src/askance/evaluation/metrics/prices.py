@@ -18,9 +18,8 @@ class Prices(Parameters):
     """The prices of tokens and searches in one currency, the same for every model that a method calls.
 
     Attributes:
-        prompt: The price of a million prompt tokens.
+        prompt: The price of a million prompt tokens, reused from a cache or not.
         generated: The price of a million generated tokens, including discarded ones.
-        reused: The price of a million cached prompt tokens; None means the same price as `prompt`.
         search: The price of one search.
 
     Raises:
@@ -32,7 +31,6 @@ class Prices(Parameters):
 
     prompt: float = field(metadata=_RANGE)
     generated: float = field(metadata=_RANGE)
-    reused: float | None = field(default=None, metadata=_RANGE)
     search: float = field(default=0.0, metadata=_RANGE)
     currency: str = DEFAULT_CURRENCY
 
@@ -44,23 +42,17 @@ class Prices(Parameters):
 def cost(usage: Usage, prices: Prices) -> float:
     """Return the cost of one question, in the currency of `prices`.
 
-    For example, a question takes 1,000,000 prompt tokens, half of them reused from a cache, 100,000 generated
-    tokens and 2 searches. At the prices prompt=2, reused=1, generated=8 and search=0.01, this costs
-    1 + 0.5 + 0.8 + 0.02 = 2.32.
+    For example, a question takes 1,000,000 prompt tokens, 100,000 generated tokens and 2 searches. At the
+    prices prompt=2, generated=8 and search=0.01, this costs 2 + 0.8 + 0.02 = 2.82.
     """
-    reused = prices.prompt if prices.reused is None else prices.reused
-    tokens = (
-        (usage.prompt_tokens - usage.reused_tokens) * prices.prompt
-        + usage.reused_tokens * reused
-        + usage.generated_tokens * prices.generated
-    )
+    tokens = usage.prompt_tokens * prices.prompt + usage.generated_tokens * prices.generated
     return tokens / _TOKENS_PRICED + usage.searches * prices.search
 
 
 def read_prices(settings: Iterable[str]) -> Prices:
     """Read prices from settings of the form ``NAME=PRICE``.
 
-    The prices `prompt` and `generated` are required; `reused`, `search` and `currency` are optional.
+    The prices `prompt` and `generated` are required; `search` and `currency` are optional.
 
     Raises:
         UnknownName: There is no such price.

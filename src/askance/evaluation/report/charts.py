@@ -41,7 +41,7 @@ class Point:
 
     Attributes:
         number: The number of the run, from 1.
-        cost: The tokens computed per question.
+        cost: The tokens per question.
         score: The main metric, with its interval.
     """
 
@@ -57,7 +57,7 @@ class Point:
 def points_of(found: Comparisons, metric: str) -> list[Point]:
     """Return a point for each run that has a score in the metric."""
     return [
-        Point(number, name, summary.costs.tokens_computed, mean)
+        Point(number, name, summary.costs.tokens, mean)
         for number, (name, summary) in enumerate(zip(found.names, found.summaries, strict=True), start=1)
         if (mean := summary.metrics.get(metric)) is not None
     ]
@@ -78,9 +78,7 @@ def frontier_chart(points: Sequence[Point], metric: str) -> Markup:
     listing = ", ".join(
         f"{point.name} ({point.score.mean:.3f} at {point.cost:,.0f} tokens)" for point in best
     )
-    title = (
-        f"{metric} against tokens computed per question for {len(points)} runs; on the frontier: {listing}"
-    )
+    title = f"{metric} against tokens per question for {len(points)} runs; on the frontier: {listing}"
     return _drawn("frontier", title, frontier_figure(points, metric))
 
 
@@ -91,7 +89,7 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     is_log = min(costs) > 0 and max(costs) / min(costs) >= WIDE
     _scale_costs(axes, is_log=is_log)
     axes.grid(axis="y")
-    axes.set(xlabel=f"tokens computed per question{', logarithmic scale' if is_log else ''}", ylabel=metric)
+    axes.set(xlabel=f"tokens per question{', logarithmic scale' if is_log else ''}", ylabel=metric)
     for point in points:
         axes.plot(
             [point.cost] * 2, [point.score.low, point.score.high], color=COLOURS["--soft"], linewidth=0.8

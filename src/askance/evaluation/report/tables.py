@@ -1,10 +1,10 @@
 """The tables about runs as text, for the terminal, for Markdown and for the HTML report."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from askance.evaluation.statistics.across_datasets import Average, Averages
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, MeanInterval
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
 from askance.evaluation.statistics.roc import shown_area
@@ -13,13 +13,15 @@ from askance.evaluation.statistics.selective import Selective
 from askance.evaluation.statistics.summaries import Costs, PartSummary, RunSummary, reading_note
 
 NONE = "–"
+BEST = "*"
+"""The mark of the best number of a column."""
 MOST_SEARCHES = 10
 """The number of searches from which questions share a column."""
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 INTERVAL = "95 %"
 _P = (
     "p: paired permutation test over all assignments of signs if at most "
-    f"{MOST_ENUMERATED} questions differ, otherwise over 10,000 random ones"
+    f"{MOST_ENUMERATED} questions differ or all differ by as much, otherwise over 10,000 random ones; the "
+    "interval contains 0 exactly if p is at least 0.05"
 )
 
 CONFIDENCE_NOTE = (
@@ -30,9 +32,9 @@ CONFIDENCE_NOTE = (
 
 _COSTS: Mapping[str, Callable[[Costs], str]] = {
     "searches": lambda costs: f"{costs.searches:.2f}",
-    "tokens computed": lambda costs: costs.computed_text,
+    "model calls": lambda costs: costs.calls_text,
+    "tokens": lambda costs: costs.tokens_text,
     "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
-    "reused": lambda costs: f"{costs.tokens_reused:,.0f}",
     "median s": lambda costs: f"{costs.median_seconds:.2f}",
     "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
 }
@@ -57,12 +59,58 @@ class ResultTable:
     is_grouped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The tables about one dataset or, first, about all datasets, with lines about settings and remarks."""
+
+    title: str
+    settings: Sequence[str]
+    remarks: Sequence[str]
+    tables: Sequence[ResultTable]
+
+
+def sections_of(found: Sequence[Comparisons], averages: Averages) -> Iterator[Section]:
+    """Yield the section about all datasets, if there are averages over them, and one for each dataset."""
+    if averages:
+        yield Section("All datasets", (), (), [averages_table(each) for each in averages])
+    for each in found:
+        title = f"{each.dataset}, {counted(each.num_questions)}"
+        yield Section(title, setting_lines(each), remarks_of(each), tables_of(each))
+
+
+def averages_table(found: Sequence[Average]) -> ResultTable:
+    """Return the table of methods by dataset, with averages, in which the best of each column is marked."""
+    datasets, base = found[0].metrics, found[0].base
+    metrics = dict.fromkeys(map(label, datasets.values()))
+    names = [f"{each}, {label(metric)}" if len(metrics) > 1 else each for each, metric in datasets.items()]
+    columns = [[each.means.get(dataset) for each in found] for dataset in datasets]
+    means = zip(*map(_marked, [*columns, [each.average for each in found]]), strict=True)
+    rows = [
+        (each.run, *cells, signed(each.difference), p_text(each.p), p_text(each.p_holm))
+        for each, cells in zip(found, means, strict=True)
+    ]
+    partial = ", ".join(each.run for each in found if each.average is None)
+    no_average = f" Without an average, because a dataset is missing: {partial}." if partial else ""
+    note = (
+        f"{BEST}: the best of the column. Average: each dataset counts the same. p: paired permutation test "
+        f"of the average, stratified by dataset; Holm: corrected for the tests of this table.{no_average}"
+    )
+    headings = ("run", *names, "average", f"minus {base}", "p", "p (Holm)")
+    return ResultTable(f"{' and '.join(metrics)} by dataset", headings, tuple(rows), note=note)
+
+
+def _marked(column: Sequence[float | None]) -> list[str]:
+    """Return a column of means as text, in which the best is marked."""
+    best = max(each for each in column if each is not None) if any(column) else None
+    return [NONE if each is None else f"{each:.3f}{BEST * (each == best)}" for each in column]
+
+
 def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
     """Return all tables of a comparison by heading, in the order in which they are shown."""
     return {
-        "Results": [results_table(found), *other_metrics_tables(found)],
+        "Results": [results_table(found), *seed_tables(found), *other_metrics_tables(found)],
         "Confidence": list(confidence_tables(found)),
-        "Cost": [cost_table(found)],
+        "Cost": [cost_table(found), *speed_tables(found)],
         "By kind and number of hops": list(part_tables(found)),
         "Differences between runs": list(difference_tables(found)),
         "Questions that differ most": list(question_tables(found)),
@@ -108,10 +156,25 @@ def results_table(found: Comparisons) -> ResultTable:
     (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
         f"Means over {counted(found.num_questions)}; failed questions count 0"
-        f"{'' if others else reading_note(reading)}. Intervals: bootstrap over questions. "
-        "Short answer: the share of questions with a short answer."
+        f"{'' if others else reading_note(reading)}. Intervals: exact if all scores are 0 or 1, otherwise a "
+        "bootstrap. Short answer: the share of questions with a short answer."
     )
     return ResultTable("Results", headings, tuple(rows), note=note)
+
+
+def seed_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """Yield the table of the methods that have several seeds, if there are any."""
+    rows = [
+        (
+            each.name,
+            ", ".join(map(str, each.seeds)),
+            *(f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in each.means.values()),
+        )
+        for each in found.over_seeds
+    ]
+    if rows:
+        note = "Mean ± standard deviation over seeds. Runs of one method are not tested against each other."
+        yield ResultTable("Over seeds", ("method", "seeds", *map(label, found.metrics)), tuple(rows), 2, note)
 
 
 def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
@@ -159,10 +222,24 @@ def cost_table(found: Comparisons) -> ResultTable:
     rows = [
         (name, *(cell(summary.costs) for cell in columns.values())) for name, summary in _summaries(found)
     ]
-    note = (
-        "Means, except for the seconds. Tokens computed: prompt tokens that were not reused, and generated."
-    )
+    note = "Means, except for the seconds. Tokens: prompt tokens, reused or not, and generated."
     return ResultTable("Cost", ("run", *columns), tuple(rows), note=note)
+
+
+def speed_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """Yield the table of the speeds of the whole runs, if any run has recorded its time."""
+    rows = [
+        (name, *(f"{value:,.2f}" for value in summary.speed.values()), summary.in_flight)
+        for name, summary in _summaries(found)
+        if summary.speed
+    ]
+    if rows:
+        headings = next(summary.speed for summary in found.summaries if summary.speed)
+        note = (
+            "Wall time without the loading of models. With several questions in flight, the seconds from "
+            "question to answer include waiting for the others."
+        )
+        yield ResultTable("Speed", ("run", *headings, "in flight"), tuple(rows), note=note)
 
 
 def searches_tables(group: RunGroup) -> Iterator[ResultTable]:
@@ -253,29 +330,22 @@ def question_tables(found: Comparisons) -> Iterator[ResultTable]:
             yield ResultTable(title, headings, tuple(rows), num_text_columns=4)
 
 
-def markdown(table: ResultTable) -> str:
-    """Return the table in Markdown, with its title and note."""
-    rules = ["---"] * table.num_text_columns + ["---:"] * (len(table.headings) - table.num_text_columns)
-    rows = [table.headings, rules, *table.rows]
-    lines = [f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows]
-    note = ["", _markdown_cell(table.note)] if table.note else []
-    return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
-
-
 def counted(number: int, noun: str = "question") -> str:
     """Return a number with its noun, such as "1 question" or "2 questions"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def signed(value: float) -> str:
+def signed(value: float | None) -> str:
     """Return a difference with its sign and three decimals. A difference that rounds to 0 has no sign."""
+    if value is None:
+        return NONE
     text = f"{value:+.3f}".replace("-", "−")
     return "0.000" if text[1:] == "0.000" else text
 
 
-def p_text(p: float) -> str:
+def p_text(p: float | None) -> str:
     """Return a p-value with three decimals, or "<0.001"."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return NONE if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def label(metric: str) -> str:
@@ -298,8 +368,3 @@ def _mean(found: MeanInterval | None) -> str:
 
 def _range(found: MeanInterval | None) -> str:
     return NONE if found is None else f"{found.low:.3f}–{found.high:.3f}"
-
-
-def _markdown_cell(text: str) -> str:
-    """Return a cell on one line, in which nothing can begin an HTML tag."""
-    return _TAG.sub("&lt;", text.replace("|", "\\|").replace("\n", " "))

@@ -18,7 +18,8 @@ from askance.core.types import Role
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
-from askance.evaluation.run.record import Settings, machine_here, versions_here
+from askance.evaluation.run.provenance import machine_here, versions_here
+from askance.evaluation.run.record import Settings
 
 SAMPLING_SEED = 0
 NumberedExamples = Mapping[int, Example]
@@ -36,6 +37,7 @@ class ReadyExperiment:
         retriever_spec: The retriever as the user named it, with its reranker.
         in_flight: The number of questions that are answered at the same time.
         config: The whole configuration of the engine, as run folders store it.
+        code: A hash of the source of askance and of each plug-in (see `provenance.code_of`).
         engine: A function that makes the engine from the loaded models.
     """
 
@@ -50,6 +52,7 @@ class ReadyExperiment:
     retriever_spec: str
     in_flight: int
     config: Mapping[str, Any]
+    code: Mapping[str, str]
     engine: Callable[[Mapping[Role, RoleModel]], Engine]
 
     def settings(self, models: Mapping[str, str], precisions: Mapping[str, str]) -> Settings:
@@ -81,6 +84,8 @@ class ReadyExperiment:
             encoder="" if self.encoder is None else f"{self.encoder.name}, {self.encoder.fingerprint}",
             reading=self.scoring.reading.name,
             config=self.config,
+            in_flight=str(self.in_flight),
+            code=self.code,
         )
 
 

@@ -3,23 +3,20 @@
 The settings suffice to reproduce the run, and to detect an attempt to continue it with different settings.
 """
 
-import os
-import platform
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from askance.core.answers import Answer, Usage
-from askance.core.trace import Answered, Trace
+from askance.core.trace import Answered, Failed, Trace
 from askance.core.types import Task
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
 
-_PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence-transformers", "httpx2")
+CODE = "code of "
+"""The beginning of the names of settings that identify the code of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +40,9 @@ class Record:
         abstained: The reason for abstaining; empty if the answer stands. An abstained answer is scored as if
             it were `NO_ANSWER`: right for unanswerable questions, and wrong for all others.
         scores_if_answered: The scores of an abstained answer without abstaining; empty for other answers.
+        traceback: The traceback of an error that another program raised, such as a plug-in; cut if long.
+        run_seconds: The time that the run had taken when the question was finished, in all processes that
+            worked on it, without the loading of models.
     """
 
     number: int
@@ -68,6 +68,8 @@ class Record:
     confidence: float | None = None
     abstained: str = ""
     scores_if_answered: Mapping[str, float | None] = field(default_factory=dict)
+    traceback: str = ""
+    run_seconds: float = 0.0
 
     @property
     def is_failure(self) -> bool:
@@ -89,6 +91,7 @@ def make_record(
         decisions=dict(sorted(Counter(decision.outcome for decision in trace.decisions).items())),
         usage=_usage(trace),
         error=error,
+        traceback=_traceback(trace) if error else "",
     )
 
 
@@ -103,6 +106,10 @@ def _question_fields(example: Example) -> dict[str, Any]:
         "golds": example.golds,
         "supporting_titles": example.supporting_titles,
     }
+
+
+def _traceback(trace: Trace) -> str:
+    return next((event.traceback for event in reversed(trace.events) if isinstance(event, Failed)), "")
 
 
 def _usage(trace: Trace) -> Usage:
@@ -134,7 +141,9 @@ class Settings:
         index: The folder of the index; empty without one.
         index_content: The hash of the indexed documents, their analysis and, for dense retrieval, the
             encoder; empty without an index.
-        versions: The versions of Python and of the installed libraries.
+        versions: The versions of Python, of the installed libraries and of askance, which is a git commit
+            in a checkout.
+        started_at: The time when the first question was asked, in ISO 8601, in UTC.
         budget: The limits for each question.
         retriever: The name of the retriever that searches the index.
         encoder: The name and the fingerprint of the method's encoder; empty without one.
@@ -142,6 +151,10 @@ class Settings:
         reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
         config: The whole configuration of the engine, from `EngineConfig.stored`; empty if a program
             made the engine itself.
+        in_flight: The number of questions that were answered at the same time.
+        code: A hash of the source of askance and of each plug-in, by package or module. If the run continued
+            with other code, the number of the first question with it and its hash follow, as in "1a2b, then
+            from question 4 on 3c4d", in the order in which questions were finished.
     """
 
     dataset: str
@@ -165,6 +178,8 @@ class Settings:
     precisions: Mapping[str, str] = field(default_factory=dict)
     reading: ReadingName = DEFAULT_READING
     config: Mapping[str, Any] = field(default_factory=dict)
+    in_flight: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dataset_name(self) -> str:
@@ -191,51 +206,48 @@ class Settings:
             **{name: self.config[name] for name in ("abstain_below", "strict") if self.config.get(name)},
             "seed": self.seed,
             **{f"budget {name}": value for name, value in self.budget.items()},
-            "askance": self.askance,
+            **{f"{CODE}{name}": source.rpartition(" ")[2] for name, source in self.code.items()},
         }
 
 
-def differences(before: Settings, now: Settings) -> list[str]:
-    """Return the differences between the identities of two settings, each as name, old and new value."""
+def differences(before: Settings, now: Settings) -> dict[str, str]:
+    """Return the old and the new value of each setting in which the identities of two settings differ."""
     old, new = before.identity, now.identity
-    return [
-        f"{name}: {old.get(name, 'none')}, now {new.get(name, 'none')}"
+    return {
+        name: f"{old.get(name, 'none')}, now {new.get(name, 'none')}"
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
-    ]
+    }
 
 
-def continued(before: Settings, now: Settings, *, is_finished: bool) -> Settings:
-    """Return the settings of a continued run, with all the machines and versions that it ran on.
+def continued(before: Settings, now: Settings, num_finished: int, *, is_finished: bool) -> Settings:
+    """Return the settings of a continued run, with all machines, versions and code that it ran on.
 
     Args:
+        num_finished: The number of questions that are finished. Without any, the run begins now.
         is_finished: Whether no question is left to ask, so nothing is computed on this machine.
     """
-    began = replace(now, started_at=before.started_at, machine=before.machine, versions=before.versions)
+    if not num_finished:
+        return now
     if is_finished:
-        return began
-    packages = dict.fromkeys((*before.versions, *now.versions))
-    versions = {
-        package: _then(before.versions.get(package, "none"), now.versions.get(package, "none"))
-        for package in packages
-    }
-    return replace(began, machine=_then(before.machine, now.machine), versions=versions)
+        names = ("started_at", "machine", "versions", "in_flight", "code")
+        return replace(now, **{name: getattr(before, name) for name in names})
+    return replace(
+        now,
+        started_at=before.started_at,
+        machine=_then(before.machine, now.machine),
+        in_flight=_then(before.in_flight or "unknown", now.in_flight),
+        versions=_all_then(before.versions, now.versions),
+        code=_all_then(before.code, now.code, f"from question {num_finished + 1} on "),
+    )
 
 
-def _then(before: str, now: str) -> str:
+def _all_then(before: Mapping[str, str], now: Mapping[str, str], when: str = "") -> dict[str, str]:
+    names = dict.fromkeys((*before, *now))
+    return {name: _then(before.get(name, "none"), now.get(name, "none"), when) for name in names}
+
+
+def _then(before: str, now: str, when: str = "") -> str:
     """Return both values, joined by "then", or only the first if it already ends with the second."""
-    return before if before.split(", then ")[-1] == now else f"{before}, then {now}"
-
-
-def versions_here() -> dict[str, str]:
-    """Return the versions of Python and of the installed libraries that answers may depend on."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
-
-
-def machine_here() -> str:
-    """Return a description of this machine, such as "2 cores, x86_64"."""
-    return f"{os.cpu_count()} cores, {platform.machine()}"
+    last = before.rpartition(", then ")[2]
+    return before if now in (last, last.rpartition(" ")[2]) else f"{before}, then {when}{now}"

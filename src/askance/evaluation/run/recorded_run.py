@@ -27,7 +27,7 @@ from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
-from askance.evaluation.run.record import Record, Settings, continued, differences, first_changed_field
+from askance.evaluation.run.record import CODE, Record, Settings, continued, differences, first_changed_field
 from askance.evaluation.run.result_file import (
     DAMAGED,
     KEPT,
@@ -212,11 +212,13 @@ def open_run(
     scoring: Scoring,
     *,
     retry_failures: bool = False,
+    accept_new_code: bool = False,
 ) -> Iterator[tuple[RunWriter, RecordedRun]]:
     """Lock a folder, and start a run in it or continue the run that it holds.
 
     Yields a writer and the run so far. If the recorded short answers were extracted by other rules than those
-    of `scoring`, or scored by other metrics, they are extracted and scored again from the traces.
+    of `scoring`, or scored by other metrics or other code, they are extracted and scored again from the
+    traces.
 
     Args:
         settings_of: A function that returns the settings of the run, and may load the models. If no question
@@ -224,10 +226,11 @@ def open_run(
         examples: All questions of the run. A continued run may get additional questions, but its finished
             questions must be among them.
         retry_failures: Whether to drop the questions that failed, so that they are asked again.
+        accept_new_code: Whether to continue a run that was started with other code.
 
     Raises:
-        RunFolderError: The folder can't be written, holds other files or a run with other settings, or
-            another process writes to it.
+        RunFolderError: The folder can't be written, holds other files or a run with other settings or other
+            code, or another process writes to it.
     """
     wanted = {example.question.id: example for example in examples}
     with ExitStack() as stack:
@@ -248,37 +251,50 @@ def open_run(
         settings = settings_of(before if is_finished else None)
         run = RecordedRun(folder, settings, tuple(recorded))
         with _writing(folder):
-            _check_same(run, before or settings, wanted)
-            kept = [_scored(run, record, wanted[record.id], scoring) for record in remaining]
+            changes = _check_same(run, before or settings, wanted, accept_new_code)
+            kept = [_scored(run, record, wanted[record.id], scoring, changes) for record in remaining]
             if kept != recorded:
                 content = b"".join(map(sealed_line, kept))
                 _replace(folder / RECORDS, content)
                 size_bytes = len(content)
-            _write_settings(folder, continued(before or settings, settings, is_finished=is_finished))
+            settings = continued(before or settings, settings, len(kept), is_finished=is_finished)
+            _write_settings(folder, settings)
             end_of_traces = max((record.trace_at + record.trace_bytes for record in kept), default=0)
             records = stack.enter_context(closing(AppendOnlyFile(folder / RECORDS, size_bytes)))
             traces = stack.enter_context(closing(AppendOnlyFile(folder / TRACES, end_of_traces)))
         yield RunWriter(folder, records, traces), replace(run, records=tuple(kept))
 
 
-def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring) -> Record:
-    """Return the record, scored again if it was scored by other rules or metrics than those of `scoring`.
+def _scored(
+    run: RecordedRun, record: Record, example: Example, scoring: Scoring, changes: Mapping[str, str]
+) -> Record:
+    """Return the record, scored again if it was scored by other rules, metrics or code than those of now.
 
     The record itself is checked, because it may not match the settings after a process was killed.
     """
-    if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
+    scored_by = tuple(record.scores), record.reading
+    if not changes and scored_by == (scoring.names, scoring.reading.name):
         return record
     events = run.trace(record)
     return replace(record, **scoring.judge(example, last_answer(events), events))
 
 
-def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example]) -> None:
-    """Raise `RunFolderError` if the settings or the finished questions differ from those wanted now."""
+def _check_same(
+    run: RecordedRun, before: Settings, wanted: Mapping[str, Example], accept_new_code: bool
+) -> dict[str, str]:
+    """Raise `RunFolderError` if the settings or the finished questions differ from those wanted now.
+
+    Returns:
+        The accepted changes of the code.
+    """
     changes = differences(before, run.settings)
-    if changes:
+    is_code = all(name.startswith(CODE) for name in changes)
+    if changes and not (is_code and accept_new_code):
+        listing = "; ".join(f"{name}: {values}" for name, values in changes.items())
+        remedy = ", restore the code, or go on with --accept-new-code, which settings.json will show"
         raise RunFolderError(
-            f"the run {run.folder} was started with other settings ({'; '.join(changes)}): name another "
-            "--out, or the same settings."
+            f"the run {run.folder} was started with other {'code' if is_code else 'settings'} ({listing}): "
+            f"name another --out{remedy if is_code else ', or the same settings'}."
         )
     for record in run.records:
         example = wanted.get(record.id)
@@ -293,6 +309,7 @@ def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example
                 f"the run {run.folder} has the question {record.id!r} with another {field} "
                 f"({getattr(record, field)!r}) than the dataset has now: name another --out."
             )
+    return changes
 
 
 def _writing(folder: Path) -> AbstractContextManager[None]:

@@ -72,7 +72,7 @@ class RunStatus:
         num_before: The number of questions that were finished when this process started.
         num_finished: The number of finished questions, including failed ones.
         first_failure: The id and the error of the first question that failed.
-        tokens_computed: The tokens that this process computed: uncached prompt tokens, and generated tokens.
+        tokens_generated: The tokens that this process generated.
         num_retries: The number of model calls that this process repeated.
         began: The time when this process started, in seconds of `time.perf_counter`.
     """
@@ -84,7 +84,7 @@ class RunStatus:
     num_finished: int = 0
     num_failures: int = 0
     first_failure: str = ""
-    tokens_computed: int = 0
+    tokens_generated: int = 0
     num_retries: int = 0
     began: float = field(default_factory=time.perf_counter)
 
@@ -94,14 +94,14 @@ class RunStatus:
         status = cls(num_questions, {name: RunningMean() for name in metrics})
         for record in finished:
             status.add(record)
-        status.num_before, status.tokens_computed = status.num_finished, 0
+        status.num_before, status.tokens_generated = status.num_finished, 0
         return status
 
     def add(self, record: Record) -> None:
         """Add a finished question."""
         self.num_finished += 1
         self.searches.add(record.usage.searches)
-        self.tokens_computed += record.usage.computed_tokens
+        self.tokens_generated += record.usage.generated_tokens
         for name, mean in self.metrics.items():
             score = record.scores[name]
             if score is not None:
@@ -117,8 +117,8 @@ class RunStatus:
 
     @property
     def tokens_per_second(self) -> float:
-        """The tokens that this process has computed per second."""
-        return self.tokens_computed / self.seconds
+        """The tokens that this process has generated per second."""
+        return self.tokens_generated / self.seconds
 
     @property
     def seconds_left(self) -> float | None:
@@ -142,11 +142,13 @@ class RunOptions:
     Attributes:
         max_failures: The number of questions that may fail before the run stops; None means any number.
         retry_failures: Whether to ask questions again that failed before.
+        accept_new_code: Whether to continue a run that was started with other code.
         on_end: A callback that receives the complete trace of every question (see `Engine`).
     """
 
     max_failures: int | None = None
     retry_failures: bool = False
+    accept_new_code: bool = False
     on_end: Callable[[Trace], None] | None = None
 
 
@@ -170,6 +172,7 @@ async def evaluate(
     with _opened(ready, folder, load_models, options) as (engine, writer, before):
         status = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
+        seconds_before = max((record.run_seconds for record in before.records), default=0.0)
         left = {number: each for number, each in ready.questions.items() if each.question.id not in done}
 
         def listen(event: AnyEvent) -> None:
@@ -186,6 +189,8 @@ async def evaluate(
             )
             async with aclosing(work) as finishing:
                 async for finished in finishing:
+                    seconds = seconds_before + status.seconds
+                    finished = [(replace(each, run_seconds=seconds), trace) for each, trace in finished]
                     # This does not run in a thread: an interrupted thread would write to a closed file.
                     writer.add(finished)
                     for record, _ in finished:
@@ -210,8 +215,9 @@ def _opened(
         names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
         return ready.settings(names, precisions_of(engine.models))
 
-    examples, retry = ready.questions.values(), options.retry_failures
-    with open_run(folder, settings_of, examples, ready.scoring, retry_failures=retry) as (writer, run):
+    examples = ready.questions.values()
+    how = {"retry_failures": options.retry_failures, "accept_new_code": options.accept_new_code}
+    with open_run(folder, settings_of, examples, ready.scoring, **how) as (writer, run):
         yield engine, writer, run
 
 

@@ -1,1 +1,1 @@
-"""Statistics over runs: summaries, paired comparisons and bootstrap confidence intervals."""
+"""Statistics over runs: summaries, paired comparisons and confidence intervals."""

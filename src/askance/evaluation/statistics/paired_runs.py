@@ -1,21 +1,15 @@
 """Paired comparisons of runs: differences with intervals and p-values, and the questions that differ most."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from statistics import fmean, stdev
 
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.metrics.prices import Prices
-from askance.evaluation.statistics.compare import (
-    MeanInterval,
-    holm_adjusted,
-    paired_difference,
-    permutation_test,
-)
+from askance.evaluation.statistics.compare import ROUNDING, MeanInterval, holm_adjusted, paired_test
 from askance.evaluation.statistics.run_groups import DifferingSetting, RunGroup
-from askance.evaluation.statistics.summaries import RunSummary, main_metrics, scores_of, summarise
-
-_ROUNDING = 1e-12
+from askance.evaluation.statistics.summaries import RunSummary, main_metrics, scores_of, speed_of, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +50,20 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class OverSeeds:
+    """The results of runs that differ in their seed alone.
+
+    Attributes:
+        name: The name of the runs without the seed.
+        means: The mean and the sample standard deviation of the runs' means, by metric.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    means: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparisons:
     """The summaries and comparisons of runs over the same questions.
 
@@ -65,6 +73,7 @@ class Comparisons:
         num_finished: The number of finished questions of each whole run.
         summaries: The summaries of the runs, over the compared questions only.
         currency: The currency of the prices in `summaries`; empty if there are no prices.
+        over_seeds: The results of the methods that have several seeds.
     """
 
     dataset: str
@@ -78,6 +87,7 @@ class Comparisons:
     shared_parameters: Mapping[str, str]
     metrics: tuple[str, ...]
     differences: tuple[Comparison, ...]
+    over_seeds: tuple[OverSeeds, ...] = ()
 
 
 def compare_group(
@@ -91,6 +101,9 @@ def compare_group(
 ) -> Comparisons:
     """Compare each run of a group with a base run, or every pair of runs.
 
+    If the base run's method has several seeds, a run is compared with the base run of the same seed. Runs
+    that differ in their seed alone are not compared with each other.
+
     Args:
         metrics: The metrics to compare by; by default the main metrics.
         base: The index of the base run, with which the other runs are compared.
@@ -103,16 +116,22 @@ def compare_group(
         UnknownName: A run has no score in one of the metrics.
     """
     chosen, indices = _chosen_metrics(group, metrics), range(len(group.runs))
-    pairs = [(index, base) for index in indices if index != base]
+    bases = group.seeds_of(base)
+    pairs = [(index, bases.get(group.whole[index].settings.seed, base)) for index in indices]
     if all_pairs:
         pairs = [(later, earlier) for earlier, later in combinations(indices, 2)]
+    pairs = [(run, other) for run, other in pairs if other not in (run, *group.seeds_of(run).values())]
+    summaries = tuple(
+        replace(summarise(run, prices), speed=speed_of(whole))
+        for run, whole in zip(group.runs, group.whole, strict=True)
+    )
     return Comparisons(
         dataset=group.dataset,
         num_questions=max(len(run.records) for run in group.runs),
         names=group.names,
         num_asked=tuple(run.settings.num_questions for run in group.whole),
         num_finished=tuple(len(run.records) for run in group.whole),
-        summaries=tuple(summarise(run, prices) for run in group.runs),
+        summaries=summaries,
         currency="" if prices is None else prices.currency,
         differing=group.differing,
         shared_parameters=group.shared_parameters,
@@ -122,7 +141,20 @@ def compare_group(
             for metric in chosen
             for each in _compared(group, metric, pairs, num_questions if metric == chosen[0] else 0)
         ),
+        over_seeds=tuple(_over_seeds(group, summaries, chosen)),
     )
+
+
+def _over_seeds(
+    group: RunGroup, summaries: Sequence[RunSummary], metrics: Sequence[str]
+) -> Iterator[OverSeeds]:
+    for index, name in enumerate(group.names):
+        runs = group.seeds_of(index)
+        if len(runs) > 1 and min(runs.values()) == index:
+            means = {each: [summaries[run].metrics[each].mean for run in runs.values()] for each in metrics}
+            shown = ", ".join(part for part in name.split(", ") if not part.startswith("seed="))
+            spread = {metric: (fmean(values), stdev(values)) for metric, values in means.items()}
+            yield OverSeeds(shown, tuple(runs), spread)
 
 
 def _chosen_metrics(group: RunGroup, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -157,15 +189,15 @@ def _comparison(group: RunGroup, metric: str, run: int, base: int, num_questions
         )
     scores, base_scores = ({id: each[id] for id in shared} for each in (scores, base_scores))
     exact = {id: scores[id] - base_scores[id] for id in shared}
-    gains = {id: gain if abs(gain) > _ROUNDING else 0.0 for id, gain in exact.items()}
+    gains = {id: gain if abs(gain) > ROUNDING else 0.0 for id, gain in exact.items()}
     most = sorted(filter(gains.get, gains), key=lambda id: -abs(gains[id]))[:num_questions]
     records, base_records = ({record.id: record for record in each.records} for each in of_both)
-    p = permutation_test(list(gains.values()))
+    difference, p = paired_test(scores, base_scores)
     return Comparison(
         metric=metric,
         run=name,
         base=base_name,
-        difference=paired_difference(scores, base_scores),
+        difference=difference,
         p=p,
         p_holm=p,
         won=sum(gain > 0 for gain in gains.values()),

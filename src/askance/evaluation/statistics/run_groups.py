@@ -7,11 +7,12 @@ from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.spec import parse_method
-from askance.evaluation.run.record import Settings
+from askance.evaluation.run.record import CODE, Settings
 from askance.evaluation.run.recorded_run import RecordedRun
 
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
+_OWN_FILES = ("jsonl", "csv")
 _SAME = ("question", "task", "options", "golds")
 # Every table already names the method, and models are shown by the names that the user gave.
 _NOT_SHOWN = re.compile(r"method|dataset|.* \(loaded\)")
@@ -32,11 +33,11 @@ class DifferingSetting:
     def is_in_names(self) -> bool:
         """Return whether the names of the runs already show the setting.
 
-        They show a parameter if at most one of its values appears in no name.
+        They show a parameter if at most one of its values appears in no name, and the seed if all appear.
         """
         parameter = self.setting.removeprefix("parameter ")
         hidden = [names for _, names in self.values if not all(f"{parameter}=" in name for name in names)]
-        return parameter != self.setting and len(hidden) < 2
+        return len(hidden) < 2 if parameter != self.setting else self.setting == "seed" and not hidden
 
     @property
     def line(self) -> str:
@@ -52,19 +53,16 @@ class RunGroup:
     """The runs over the same questions of one dataset.
 
     Attributes:
+        dataset: The name of the dataset, or of its file if others have the same name (see `headings_of`).
         whole: The runs as they are in their folders.
         runs: The same runs with only the questions that all of them have finished.
         names: A unique name for each run.
     """
 
+    dataset: str
     whole: tuple[RecordedRun, ...]
     runs: tuple[RecordedRun, ...]
     names: tuple[str, ...]
-
-    @property
-    def dataset(self) -> str:
-        """The dataset, as the user named it for the first run."""
-        return self.runs[0].settings.dataset
 
     @property
     def differing(self) -> tuple[DifferingSetting, ...]:
@@ -86,6 +84,13 @@ class RunGroup:
             for parameter, value in parameters.items()
             if all(run.settings.parameters.get(parameter, value) == value for run in self.whole)
         }
+
+    def seeds_of(self, index: int) -> dict[int, int]:
+        """Return the runs that differ from the run at `index` in their seed alone, and that run, by seed."""
+        keys = [{**run.settings.identity, "seed": "", "read by": run.settings.reading} for run in self.whole]
+        same = [each for each, key in enumerate(keys) if key == keys[index]]
+        by_seed = {self.whole[each].settings.seed: each for each in same}
+        return by_seed if len(by_seed) == len(same) else {self.whole[index].settings.seed: index}
 
     def _differing(self, setting: str, settings_of_runs: Sequence[Mapping[str, str]]) -> DifferingSetting:
         names: dict[str, list[str]] = {}
@@ -120,7 +125,23 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
             raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
         group = next((group for group in groups if _share_questions(group[0], run)), None)
         group.append(run) if group is not None else groups.append([run])
-    return tuple(_group(group, common) for group in groups)
+    headings = headings_of([group[0].settings.dataset for group in groups])
+    return tuple(_group(heading, group, common) for heading, group in zip(headings, groups, strict=True))
+
+
+def headings_of(datasets: Sequence[str]) -> list[str]:
+    """Return a unique heading for each dataset ``NAME:FILE``.
+
+    It is the name, or the name of a file of one's own. If that is not unique, it is all that the user gave.
+    """
+    parts = [each.partition("?")[0].partition(":") for each in datasets]
+    named = [(name, Path(place).name) for name, _, place in parts]
+    brief = [file if name in _OWN_FILES else name for name, file in named]
+    choices = (brief, [":".join(filter(None, each)) for each in named], list(datasets))
+    return [
+        next((each[at] for each in choices if each.count(each[at]) == 1), f"{brief[at]} ({at + 1})")
+        for at in range(len(datasets))
+    ]
 
 
 def base_indices(base: str | None, groups: Sequence[RunGroup]) -> list[int]:
@@ -154,13 +175,13 @@ def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
     )
 
 
-def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
+def _group(heading: str, whole: Sequence[RecordedRun], common: bool) -> RunGroup:
     runs = tuple(whole)
     if len(runs) > 1:
         if not common:
             _check_same_questions(runs)
         runs = _narrowed(runs)
-    return RunGroup(tuple(whole), runs, names_of(whole))
+    return RunGroup(heading, tuple(whole), runs, names_of(whole))
 
 
 def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
@@ -216,10 +237,12 @@ def _shown_settings(settings: Settings) -> dict[str, str]:
     versions = {f"version of {package}": version for package, version in settings.versions.items()}
     return {
         **identity,
+        **{f"{CODE}{name}": source for name, source in settings.code.items()},
         "reading": settings.reading,
         "index": Path(settings.index).name,
         **versions,
         "machine": settings.machine,
+        "questions in flight": settings.in_flight,
     }
 
 

@@ -6,6 +6,9 @@ the Foundations of Noise-free Selective Classification"). AURC, the area under t
 coverage, is the mean of the risks at all coverages (Geifman, Uziel and El-Yaniv 2019, "Bias-Reduced
 Uncertainty Estimation for Deep Neural Classifiers", arXiv 1805.08206). Lower is better.
 
+The intervals of AURC and of the curve are percentiles of a bootstrap over questions (Efron 1979), so they
+have no width if all losses are equal.
+
 An unanswerable question counts as lost if it is answered at all. A failed question counts as answered wrongly
 with the confidence 0.
 """
@@ -20,7 +23,7 @@ from numpy.typing import NDArray
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import NO_ANSWER
 from askance.evaluation.run.record import Record
-from askance.evaluation.statistics.compare import CONFIDENCE, MeanInterval, mean_interval, percentile_interval
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, percentile_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
 
 LEAST_RIGHT = 0.5
@@ -122,7 +125,7 @@ def _risk_curve(
         RiskPoint(coverage, float(risks[place]), *percentile_interval(drawn[:, place]))
         for coverage, place in zip(coverages.tolist(), places, strict=True)
     )
-    aurc = MeanInterval(float(risks.mean()), *percentile_interval(drawn.mean(axis=1)), num, CONFIDENCE)
+    aurc = MeanInterval(float(risks.mean()), *percentile_interval(drawn.mean(axis=1)), num)
     return aurc, tuple(points)
 
 

@@ -6,7 +6,7 @@ failure.
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -30,27 +30,46 @@ class Costs:
     """The cost per question: means over the questions, except for the seconds.
 
     Attributes:
-        tokens_computed: The prompt tokens that were not cached, and the generated tokens, including discarded
-            ones.
+        calls: The model calls (see `Usage`); 0 for runs of versions that did not count them.
+        tokens: The prompt tokens, reused or not, and the generated tokens, including discarded ones. They do
+            not depend on what ran before.
         median_seconds: The median time from question to answer; a single stall would dominate a mean.
         p95_seconds: The 95th percentile of that time, interpolated between questions.
         price: The cost in the currency of the given prices; None without prices.
-        is_upper_bound: Whether `tokens_computed` is an upper bound, because some counts are not known.
+        is_upper_bound: Whether `tokens` is an upper bound, because some counts are not known.
     """
 
     searches: float
-    tokens_computed: float
+    calls: float
+    tokens: float
     tokens_generated: float
-    tokens_reused: float
     median_seconds: float
     p95_seconds: float
     price: float | None = None
     is_upper_bound: bool = False
 
     @property
-    def computed_text(self) -> str:
-        """The value of `tokens_computed` as text, which says whether it is an upper bound."""
-        return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"
+    def tokens_text(self) -> str:
+        """The value of `tokens` as text, which says whether it is an upper bound."""
+        return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens:,.0f}"
+
+    @property
+    def calls_text(self) -> str:
+        """The value of `calls` as text, which is a dash if they were not counted."""
+        return "–" if self.tokens and not self.calls else f"{self.calls:.1f}"
+
+
+def speed_of(run: RecordedRun) -> dict[str, float]:
+    """Return the wall time of a whole run, without the loading of models, and its throughput, by heading.
+
+    The result is empty if the run did not record its time.
+    """
+    seconds = max(record.run_seconds for record in run.records)
+    if not seconds:
+        return {}
+    num_generated = sum(record.usage.generated_tokens for record in run.records)
+    speeds = seconds, len(run.records) / seconds, num_generated / seconds
+    return dict(zip(("wall s", "questions/s", "generated/s"), speeds, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +103,8 @@ class RunSummary:
             Empty if all questions have the same kind or number of hops.
         reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
         selective: What the confidence of the answers is worth, by the main metric; None if they have none.
+        speed: The wall time and the throughput of the whole run (see `speed_of`).
+        in_flight: The number of questions that were answered at the same time.
     """
 
     folder: str
@@ -102,6 +123,8 @@ class RunSummary:
     by_hops: tuple[PartSummary, ...]
     reading: ReadingName = DEFAULT_READING
     selective: Selective | None = None
+    speed: Mapping[str, float] = field(default_factory=dict)
+    in_flight: str = ""
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
@@ -136,6 +159,8 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         by_hops=_parts(records, main, attrgetter("hops")),
         reading=run.settings.reading,
         selective=selective_summary(records, main[0]) if main else None,
+        speed=speed_of(run),
+        in_flight=run.settings.in_flight,
     )
 
 
@@ -176,9 +201,9 @@ def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
     seconds = [usage.seconds for usage in usages]
     return Costs(
         searches=statistics.fmean(usage.searches for usage in usages),
-        tokens_computed=statistics.fmean(usage.computed_tokens for usage in usages),
+        calls=statistics.fmean(usage.calls for usage in usages),
+        tokens=statistics.fmean(usage.tokens for usage in usages),
         tokens_generated=statistics.fmean(usage.generated_tokens for usage in usages),
-        tokens_reused=statistics.fmean(usage.reused_tokens for usage in usages),
         median_seconds=statistics.median(seconds),
         p95_seconds=float(np.percentile(seconds, 95)),
         price=None if prices is None else statistics.fmean(cost(usage, prices) for usage in usages),

@@ -146,7 +146,7 @@ class AirragParameters(Parameters):
             temperature=self.temperature + shift * (1 - self.temperature),
             top_p=self.top_p + shift * (1 - self.top_p),
             top_k=self.top_k,
-            stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
+            stop=(QUERY_STOPS if lists_queries else ()) if is_chat else STOPS,
         )
 
     def actions_after(self, state: PathState, dead: Collection[str] = ()) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, PromptBuilder, is_refusal, parse_final
 from askance.methods.airrag.state import Node, jaccard, unique_hits, word_set
 from askance.methods.common.answer_text import parse_markers
-from askance.methods.common.prompts import STOPS
+from askance.methods.common.prompts import stops_of
 from askance.text.answers import normalise_answer
 
 Verifier = Literal["sa", "jcd", "emb", "vote", "rm", "rm_vote"]
@@ -170,7 +170,7 @@ async def _choose_by_call(
     answer = ""
     try:
         prompt = await _fitting_prompt(candidates, unique_hits(hits), prompts, max_tokens)
-        request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), key=("verify",))
+        request = GenerateRequest(prompt, Sampling(max_tokens, stop=stops_of(prompt)), key=("verify",))
         (reply,) = await prompts.model.generate(request)
         answer = parse_final(parse_markers(reply.text, prompts.question, run.trace).text)
     except NoRoom:

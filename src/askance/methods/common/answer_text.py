@@ -1,6 +1,6 @@
 """Remove the model's citation markers from an answer, and find the passages that its sentences cite."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from askance.core.answers import Answer, Citation
@@ -18,6 +18,7 @@ from askance.text.support import (
     best_support,
     citations_of,
     claim_of,
+    final_support,
     sentence_support,
 )
 
@@ -29,11 +30,15 @@ class PlainTrace(Trace):
 
     Attributes:
         written: All committed text, and the markers found in it.
+        evidence: A function that returns the last three arguments of `cite_sentences`, if the citations of a
+            sentence can be final before the answer is complete (see `Trace.settled`).
     """
+
+    evidence: "Callable[[str], SentenceEvidence] | None" = None
 
     def __init__(self, inner: Trace, question: Question) -> None:
         self.events, self.listener, self._started = inner.events, inner.listener, inner._started
-        self._inner = inner
+        self._inner, inner.settled, self._known = inner, self._settled, tuple[SentenceSupport, ...]()
         self.written = UnmarkedText(lambda: quotable_texts(question, inner.events))
         self._draft, self._draft_since = self.written, -1
 
@@ -48,6 +53,15 @@ class PlainTrace(Trace):
     def commit(self, text: str) -> None:
         self._draft_since = -1
         self._inner.commit(self.written.add(text))
+
+    def _settled(self) -> tuple[int, tuple[Citation, ...]]:
+        if self.evidence is None:
+            return 0, ()
+        text = self.written.text[: len(self._inner.committed)]
+        shown, questions, stated = self.evidence(text)
+        shown, marks = _in_text(self.written, shown)
+        self._known, until = final_support(stated, shown, questions, marks, self._known)
+        return until, citations_of(self._known)
 
     def draft(self, text: str) -> None:
         # A draft continues the committed text. After any other event, a new draft starts.
@@ -83,6 +97,8 @@ def parse_markers(text: str, question: Question, trace: Trace) -> UnmarkedText:
     return without_markers(text, lambda: quotable_texts(question, trace.events))
 
 
+SentenceEvidence = tuple[PromptPassages, QuestionOffsets, str]
+"""The last three arguments of `cite_sentences`, which are the evidence of the sentences of a text."""
 Evidence = tuple[str, Sequence[Passage]]
 """A question, and the passages from which its answer was written."""
 
@@ -90,8 +106,8 @@ Evidence = tuple[str, Sequence[Passage]]
 def cite_sentences(
     trace: Trace,
     written: UnmarkedText,
-    shown: PromptPassages,
     short: str,
+    shown: PromptPassages,
     questions: QuestionOffsets,
     stated: str = "",
 ) -> tuple[Citation, ...]:
@@ -104,10 +120,8 @@ def cite_sentences(
         stated: A copy of `written.text` with blanks in place of the parts that make no claim. An empty string
             means that every part makes a claim.
     """
-    marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
-    shown = [(written.offset(offset), hits) for offset, hits in shown]
-    text = stated or written.text
-    results = sentence_support(text, shown, questions, short, marks)
+    (shown, marks), text = _in_text(written, shown), stated or written.text
+    results = tuple(sentence_support(text, shown, questions, short, marks))
     _record_uncited(trace, text, results)
     return citations_of(results)
 
@@ -153,6 +167,12 @@ def check_citations(
     return written.text, citations_of(results)
 
 
+def _in_text(written: UnmarkedText, shown: PromptPassages) -> tuple[PromptPassages, list[ModelMarker]]:
+    """Return the passages shown with offsets in the text without markers, and the markers."""
+    marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
+    return [(written.offset(offset), hits) for offset, hits in shown], marks
+
+
 def _mark(end: int, start: int, numbers: Sequence[int], shown: PromptPassages) -> ModelMarker:
     hits = next((hits for offset, hits in reversed(shown) if offset < end), ())
     passages = tuple(hits[number - 1].passage for number in numbers if number <= len(hits))
@@ -175,7 +195,7 @@ def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Ans
     written = full_text(run.trace)
     text = written.text.strip()
     num_leading, short = len(written.text) - len(written.text.lstrip()), short_answer(text, question)
-    citations = cite_sentences(run.trace, written, shown, short, ((0, question.text),))
+    citations = cite_sentences(run.trace, written, short, shown, ((0, question.text),))
     shifted = (
         replace(each, start=each.start - num_leading, end=each.end - num_leading) for each in citations
     )

@@ -19,12 +19,27 @@ from askance.core.types import (
     StopCondition,
     Want,
 )
-from askance.methods.common.answer_text import committed_answer, decide_short_answer, full_text, parse_markers
-from askance.methods.common.prompts import OWN, STOPS, Layout, PromptTemplate, answer_prompt, layout_needs
+from askance.methods.common.answer_text import (
+    PlainTrace,
+    committed_answer,
+    decide_short_answer,
+    full_text,
+    parse_markers,
+)
+from askance.methods.common.prompts import (
+    OWN,
+    Layout,
+    PromptTemplate,
+    answer_prompt,
+    layout_needs,
+    stops_of,
+)
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import UnmarkedText
 
+ELICITED = ("elicit",)
+"""The key of the call that asks for a short answer."""
 SHORT_ANSWER_TOKENS = 20
 """The maximum number of new tokens of a short answer that is asked for."""
 _SHORTEST_ANSWER = 3
@@ -52,7 +67,10 @@ class WritesAnswer(TokenLimited):
     def start(self, question: Question, run: Run) -> "GenerationState":
         """Return the initial state, with an empty answer."""
         asks, layout, template = self.ask_short_answer, self.layout, self.prompts
-        return GenerationState(question, run, asks, layout, template, self.max_tokens)
+        state = GenerationState(question, run, asks, layout, template, self.max_tokens)
+        if isinstance(run.trace, PlainTrace):
+            run.trace.evidence = lambda text: (state.shown, ((0, question.text),), text)
+        return state
 
 
 @dataclass(slots=True)
@@ -145,7 +163,7 @@ class GenerationState:
         prompt = answer_prompt(
             self.run.model, self.question, self.hits, self.text, self.layout, self.template
         )
-        sampling, on_text = Sampling(max_tokens, stop=STOPS), on_text or self.run.trace.draft
+        sampling, on_text = Sampling(max_tokens, stop=stops_of(prompt)), on_text or self.run.trace.draft
         request = GenerateRequest(prompt, sampling, want, until, key=key, on_text=on_text)
         (generation,) = await self.run.model.generate(request)
         return generation
@@ -231,9 +249,10 @@ class GenerationState:
         decision = await decide_short_answer(self.run, prompt, SHORT_ANSWER_TOKENS, why)
         if decision is None:
             return ""
-        sampling, until = Sampling(SHORT_ANSWER_TOKENS, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
+        until = SentenceEnd(_SHORTEST_ANSWER)
+        sampling = Sampling(SHORT_ANSWER_TOKENS, stop=stops_of(prompt))
         with trace.because(decision):
-            request = GenerateRequest(prompt, sampling, until=until, key=("elicit",), on_text=trace.draft)
+            request = GenerateRequest(prompt, sampling, until=until, key=ELICITED, on_text=trace.draft)
             (generation,) = await model.generate(request)
         whole = parse_markers(so_far + generation.text, question, trace).text
         if not has_answer(whole) or not short_answer(whole, question):

@@ -84,6 +84,11 @@ STOPS = ("\n\n", "\nQuestion:", "\nContext:")
 """Stop strings: a blank line, and the beginnings of a question or passage block that a model invents."""
 
 
+def stops_of(prompt: Prompt) -> tuple[str, ...]:
+    """Return the stop strings of an answer to a prompt. In a chat, the model itself ends its turn."""
+    return () if isinstance(prompt, Chat) else STOPS
+
+
 def layout_needs(layout: Layout, *, continues: bool) -> tuple[frozenset[Capability], ...]:
     """Return the capabilities that `answer_prompt` needs, as alternative sets of which one is enough.
 

@@ -67,7 +67,8 @@ async def _answer_within_l_max(method: Method, l_max: int, question: Question, r
                 f"written yet: set it higher{remedy}."
             ) from reason
         run.trace.decide("end", "cut", f"l_max is used up: {reason}")
-        answer = committed_answer(question, run, retriever.shown)
+        evidence = run.trace.evidence if isinstance(run.trace, PlainTrace) else None
+        answer = committed_answer(question, run, evidence("")[0] if evidence else retriever.shown)
     run.trace.decide("budget", "spent", str(ledger), numbers=ledger.numbers)
     return answer
 

@@ -26,7 +26,7 @@ from askance.core.types import (
     StopCondition,
     Want,
 )
-from askance.methods.common.prompts import STOPS, answer_prompt
+from askance.methods.common.prompts import answer_prompt, stops_of
 from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.scoring import Scorer, fit_passage, passage_spans
 from askance.methods.selfrag.segments import Action, Path, Segment
@@ -156,7 +156,7 @@ class SegmentWriter:
         max_tokens, want = self.parameters.max_tokens, Want(logprob=self.parameters.use_seqscore)
         prompt = await fit_passage(self.run, self.run.model, prompt_with, passage, max_tokens)
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
-        request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), want, until, key=key)
+        request = GenerateRequest(prompt, Sampling(max_tokens, stop=stops_of(prompt)), want, until, key=key)
         (written,) = await self.run.model.generate(request)
         return Segment(
             written.text,

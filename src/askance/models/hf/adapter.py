@@ -27,7 +27,7 @@ from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import as_model, fitting, load_hf, load_parts, placement, save_parts
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet
-from askance.models.local.encoding import chat_template_digest
+from askance.models.local.encoding import Thinking, chat_template_digest
 from askance.models.local.model_files import (
     CONFIG,
     WEIGHTS,
@@ -60,13 +60,16 @@ def load_hf_model(name: str, *, adapter: str = "", **options: str) -> HfModel:
     Args:
         name: The model, or the folder of an adapter, which is then merged into its base model.
         adapter: The folder of an adapter to merge into the model; empty for none.
+        options: The options of `load_hf` and of `Thinking`.
     """
+    thinking = Thinking.take(options)
     if adapter:
         model = load_adapted(adapter, f"hf:{name}", display_name=f"{name}?adapter={adapter}", **options)
     elif holds_adapter(Path(name).expanduser()):
         model = load_adapted(name, display_name=name, **options)
     else:
         model = load_hf(name, **options)
+    model.set_thinking(thinking)
     if model.device.type == "cpu" and options.get("device", "auto") == "auto":
         file = name if name.endswith(".gguf") else "FILE with a GGUF file of the same model"
         install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"

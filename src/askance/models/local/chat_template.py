@@ -36,7 +36,7 @@ class ChatTemplate:
     """A compiled chat template.
 
     Args:
-        variables: Additional variables for the template, such as ``bos_token``.
+        variables: Additional variables for the template, such as ``bos_token`` and ``enable_thinking``.
 
     Raises:
         TemplateError: The source is not a valid template.

@@ -4,14 +4,17 @@ import json
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
+from askance.core.parameters import Parameters, checked_dataclass, parameter, parse_parameters
 from askance.core.safe_text import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
+from askance.inference.stopping import MAX_THOUGHTS, TAGS, Thoughts, opened_tag
 from askance.inference.vocabulary import EncodedText, Vocabulary
 
 if TYPE_CHECKING:
@@ -22,6 +25,35 @@ _RECENT_PROMPTS = 64
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 
+@checked_dataclass()
+class Thinking(Parameters):
+    """The way in which a reasoning model thinks in chats."""
+
+    owner: ClassVar[str] = "a reasoning model"
+
+    enable_thinking: bool | None = parameter(None, "whether to think, if the chat template can turn it off")
+    reasoning_effort: str = parameter("", "how much to think, if the chat template takes this, such as low")
+    max_thoughts: int = parameter(
+        MAX_THOUGHTS, "maximum number of tokens of thoughts before an answer", at_least=0
+    )
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables of the chat template."""
+        variables = {"enable_thinking": self.enable_thinking, "reasoning_effort": self.reasoning_effort}
+        return {name: value for name, value in variables.items() if value not in (None, "")}
+
+    @classmethod
+    def take(cls, options: dict[str, str]) -> "Thinking":
+        """Remove the options that are about thinking from those of a model, and return them parsed.
+
+        Raises:
+            ParameterError: A value has the wrong type or is out of range.
+        """
+        own = {field.name: options.pop(field.name) for field in fields(cls) if field.name in options}
+        return cls(**parse_parameters(cls, own))
+
+
 class Encoding:
     """The encoding of a model's prompts by its tokenizer and its chat template.
 
@@ -29,9 +61,11 @@ class Encoding:
 
     Attributes:
         vocabulary: The tokenizer with its control tokens.
+        thinking: How the model thinks in chats.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        self.thinking = Thinking()
         self.vocabulary, self._tokenizer, self._name = vocabulary, vocabulary.tokenizer, vocabulary.name
         # The reference is weak, so that a model is freed as soon as nothing else uses it.
         self._cached_encode = lru_cache(_RECENT_PROMPTS)(partial(Encoding._encode, weakref.proxy(self)))
@@ -44,6 +78,7 @@ class Encoding:
         text = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
         control, ends = sorted(vocabulary.control.items()), sorted(vocabulary.end_ids)
         settings = repr((text, control, ends, chat_template_digest(self._tokenizer)))
+        settings += repr(self.thinking) if self.thinking != Thinking() else ""
         return blake2b(settings.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     @property
@@ -91,6 +126,8 @@ class Encoding:
 
     def _encode(self, prompt: Prompt, bos: bool) -> tuple[TokenIds, list[EncodedText]]:
         parts = self._render(prompt) if isinstance(prompt, Chat) else prompt.parts
+        if isinstance(prompt, Chat) and prompt.continuation and (tag := self._opened_tag):
+            parts = [*parts, Span(f"{TAGS[tag]}\n\n")]  # the text continues the answer, not a thought
         encoded = list(self._encoded((*parts, *prompt.continuation), at_start=True))
         ids = tuple(id for each in encoded for id in each.ids)
         if bos and not isinstance(prompt, Chat) and ids[: len(self.vocabulary.bos)] != self.vocabulary.bos:
@@ -101,6 +138,23 @@ class Encoding:
                 "give it at least one character."
             )
         return ids, encoded
+
+    def thoughts(self, prompt: Prompt, room: int) -> Thoughts:
+        """Return what is known about the thoughts before the text that follows a prompt.
+
+        Args:
+            room: The number of tokens of the context window that are left for thoughts.
+        """
+        if not isinstance(prompt, Chat) or prompt.continuation or self.thinking.enable_thinking is False:
+            return Thoughts()
+        template = str(self._tokenizer.chat_template)
+        max_tokens = self.thinking.max_thoughts if any(tag in template for tag in TAGS) else 0
+        return Thoughts(max(0, min(max_tokens, room)), are_open=bool(self._opened_tag))
+
+    @cached_property
+    def _opened_tag(self) -> str:
+        """The tag of the thought that the chat template opens before the model writes, or an empty string."""
+        return opened_tag(self._apply_template([{"role": "user", "content": "?"}]))
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
         """Return the token ids of parts, without BOS.
@@ -218,7 +272,7 @@ class Encoding:
         source = self._tokenizer.chat_template
         if isinstance(source, dict):  # several templates, by name
             source = source.get("default") or next(iter(source.values()))
-        return ChatTemplate(source, self._tokenizer.special_tokens_map)
+        return ChatTemplate(source, self._tokenizer.special_tokens_map | self.thinking.variables)
 
 
 def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:

@@ -32,7 +32,7 @@ from askance.core.types import (
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from askance.inference.decoding import SamplingRequest, ScoringRequest, check_sampling, no_numbers
 from askance.inference.engine import LLMEngine
-from askance.models.local.encoding import Encoding
+from askance.models.local.encoding import Encoding, Thinking
 
 _BASE_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
 _LOGITS_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
@@ -86,6 +86,10 @@ class LocalModel(ABC):
     def fingerprint(self) -> str:
         """The digest of everything that answers depend on."""
 
+    def set_thinking(self, thinking: Thinking) -> None:
+        """Set how the model thinks in chats, before its first call."""
+        self._encoding.thinking = thinking
+
     @property
     def computed_tokens(self) -> int:
         """The number of tokens that forward passes have computed so far."""
@@ -119,10 +123,12 @@ class LocalModel(ABC):
             self._require_attention()
             prompt_ids, prompt_texts = self._encoding.encode_with_texts(request.prompt)
         prompt_ids = self._fitting(prompt_ids, sampling.max_tokens)
+        room = self.context_tokens - len(prompt_ids) - sampling.max_tokens
+        thoughts = self._encoding.thoughts(request.prompt, room)
         num_distinct = 1 if sampling.temperature == 0 else n  # greedy samples are all the same
         with _on_event_loop(request.on_text) as on_text, self._as_model_failure():
             call = replace(request, on_text=on_text)
-            make = partial(SamplingRequest, self._vocabulary, call, prompt_ids)
+            make = partial(SamplingRequest, self._vocabulary, call, prompt_ids, thoughts)
             samples = [make(index) for index in range(num_distinct)]
             await self._engine.run(samples)
         generations = tuple(replace(sample.generation(), prompt_texts=prompt_texts) for sample in samples)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 from askance.core.errors import MissingExtra, ModelSpecError
 
@@ -31,7 +31,6 @@ reused."""
 _MAX_PORT = 65_535
 
 Body = Mapping[str, Any]
-T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
 """The SSL context, cached because creating it takes longer than creating the rest of a client."""
 
@@ -86,7 +85,7 @@ class Connection:
             async with (
                 semaphore,
                 asyncio.timeout(seconds),
-                aclosing(await client.send(request, stream=True)) as response,
+                aclosing(await _send(client, request)) as response,
                 aclosing(self._event_texts(response)) as texts,
             ):
                 async for text in texts:
@@ -184,6 +183,25 @@ def _check_url(url: str) -> None:
         )
     if not parsed.host or parsed.scheme not in ("http", "https") or (parsed.port or 0) > _MAX_PORT:
         raise ModelSpecError(f"{url!r} is no URL of a server: {SPEC_FORMAT}.")
+
+
+async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """Send a request, and once more if the server was just closing the connection that is reused for it.
+
+    llama.cpp's server closes each connection after a stream, without saying so before.
+    """
+    events = list[str]()
+
+    async def note(name: str, _: object) -> None:
+        events.append(name)
+
+    request.extensions["trace"] = note
+    try:
+        return await client.send(request, stream=True)
+    except (httpx2.NetworkError, httpx2.RemoteProtocolError):
+        if any("connect_tcp" in name for name in events):
+            raise
+        return await client.send(request, stream=True)
 
 
 async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -46,10 +47,28 @@ class _Logprobs(_Payload):
     top_logprobs: list[dict[str, _Logprob] | None] | None = None
 
 
+def _check_content(value: object) -> object:
+    is_list = isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
+    if value is None or isinstance(value, str) or is_list:
+        return value
+    raise ValueError("expected a text or a list of parts")
+
+
 class _Message(_Payload):
-    content: str | None = None
+    """A message or a piece of it. Mistral writes `content` as a list of texts and thoughts."""
+
+    content: Annotated[Any, AfterValidator(_check_content)] = None
     reasoning_content: Any = None
     reasoning: Any = None
+
+    def split(self) -> tuple[str, str]:
+        """Return the text and the thoughts."""
+        thoughts = _text(self.reasoning_content) or _text(self.reasoning)
+        if not isinstance(self.content, list):
+            return self.content or "", thoughts
+        thinking = (each.get("thinking") for each in self.content)
+        thoughts += "".join(_joined(parts) for parts in thinking if isinstance(parts, list))
+        return _joined(self.content), thoughts
 
 
 class _Choice(_Payload):
@@ -103,10 +122,14 @@ class ReportedUsage:
 
     Attributes:
         cached_tokens: The number of prompt tokens that came from the server's prefix cache.
+        completion_tokens: The number of generated tokens; None if it is missing.
+        thought_tokens: The number of generated tokens that are thoughts, which may not have been sent.
     """
 
     prompt_tokens: int
     cached_tokens: int = 0
+    completion_tokens: int | None = None
+    thought_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +140,7 @@ class ServerEvent:
         entries: The tokens of that text; None if the event has no log-probabilities.
         finish: The reason why generation ended; empty if it has not ended.
         has_choice: Whether the event belongs to a choice.
+        thoughts: A piece of thoughts, which the server sends separately from the text.
     """
 
     text: str = ""
@@ -124,6 +148,7 @@ class ServerEvent:
     finish: str = ""
     usage: ReportedUsage | None = None
     has_choice: bool = False
+    thoughts: str = ""
 
 
 def read_event(value: object) -> ServerEvent:
@@ -139,16 +164,31 @@ def read_event(value: object) -> ServerEvent:
             return ServerEvent(usage=usage)
         choice = response.choices[0]
         message = choice.delta or choice.message or _Message(content=choice.text)
-        text = message.content or ""
-        # Log-probabilities of an event that holds only reasoning do not belong to the text.
-        is_reasoning = bool(message.reasoning_content or message.reasoning) and not text
-        entries = None if is_reasoning or choice.logprobs is None else _entries(choice.logprobs)
-        return ServerEvent(text, entries, choice.finish_reason or "", usage, True)
+        text, thoughts = message.split()
+        entries = None if choice.logprobs is None else _entries(choice.logprobs)
+        if entries and thoughts:
+            entries = _without_thoughts(entries, thoughts) if text else None
+        return ServerEvent(text, entries, choice.finish_reason or "", usage, True, thoughts)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         location, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MAX_SHOWN_CHARS]
         problem = f"an event that can't be read: {location or 'all of it'} is {shown} ({first['msg']})"
         raise InvalidResponse(problem) from None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _joined(parts: Iterable[object]) -> str:
+    """Return the joined texts of parts such as ``{"type": "text", "text": "…"}``."""
+    return "".join(_text(get_nested(part, "text")) for part in parts)
+
+
+def _without_thoughts(entries: tuple[TokenLogprob, ...], thoughts: str) -> tuple[TokenLogprob, ...]:
+    """Return the tokens of an event without those of its thoughts, which stand first if they are there."""
+    ends = accumulate(entry.text for entry in entries)
+    return next((entries[index:] for index, end in enumerate(ends, 1) if end == thoughts), entries)
 
 
 def _entries(logprobs: _Logprobs) -> tuple[TokenLogprob, ...] | None:
@@ -198,4 +238,6 @@ def _usage(content: object) -> ReportedUsage | None:
     if prompt_tokens is None:
         return None
     cached = token_count(get_nested(content, "prompt_tokens_details", "cached_tokens"), prompt_tokens)
-    return ReportedUsage(prompt_tokens, cached or 0)
+    written = token_count(get_nested(content, "completion_tokens"))
+    thought = token_count(get_nested(content, "completion_tokens_details", "reasoning_tokens"))
+    return ReportedUsage(prompt_tokens, cached or 0, written, thought or 0)

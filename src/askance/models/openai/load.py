@@ -26,7 +26,7 @@ _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"
 _PROBE_SECONDS = 300.0
 """The time limit of all requests of a probe, retries included."""
-_FORMAT = 1
+_FORMAT = 2
 """The format version of the cached findings. Files of other versions are not used."""
 
 

@@ -11,7 +11,7 @@ from askance.core.errors import InputError, MissingAbility, PromptTooLong, Reque
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, TokenIds
 from askance.inference.decoding import check_sampling
-from askance.inference.stopping import StopTracker
+from askance.inference.stopping import StopTracker, Thoughts
 from askance.models.openai import requests
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, read_event
@@ -116,30 +116,60 @@ class OpenaiModel(TextTokens):
     async def _generate_one(self, request: GenerateRequest, sample: int) -> Generation:
         """Generate one text.
 
-        If the server refuses a parameter that requests can do without, the parameter is omitted from then on,
-        and a note reports this.
+        If the server refuses a parameter that requests can do without, the parameter is omitted from then on.
+        If the model turns out to think and has written nothing else, it gets more tokens from then on. A note
+        reports either.
         """
         omitted = set[str]()
         while True:
-            body = requests.request_body(request, sample, self._model, self.options)
+            thoughts = await self._expected_thoughts(request)
+            num_tokens = request.sampling.max_tokens + (0 if thoughts.may_be_open else thoughts.max_tokens)
+            body = requests.request_body(request, sample, self._model, self.options, num_tokens)
             try:
-                return await self._stream_generation(body, request)
+                generation = await self._stream_generation(body, request, thoughts, num_tokens)
             except RequestRefused as error:
                 refused = requests.refused_parameter(body, error.server_message)
                 if refused is None or refused in omitted:
                     raise
-            omitted.add(refused)
-            changes, consequence = requests.FALLBACKS[refused]
-            options = replace(self.options, **changes)
-            if options != self.options:  # A concurrent request may have changed the options already.
-                self.options = options
+                omitted.add(refused)
+                changes, consequence = requests.FALLBACKS[refused]
                 suffix = f": {consequence}" if consequence else ""
-                text = f"{self._errors.subject} refuses {refused}, which is left out from here on{suffix}."
-                note("refused", text)
+                self._change_options(
+                    changes, "refused", f"refuses {refused}, which is left out from here on{suffix}"
+                )
+            else:
+                has_only_thoughts = generation.thought_tokens and not generation.text.strip()
+                is_new = self.options.thoughts in ("auto", "none") and isinstance(request.prompt, Chat)
+                if not (has_only_thoughts and is_new and generation.finish == "length"):
+                    return generation
+                why = f"has a model that thinks, so it may write {self.options.max_thoughts:,} tokens more"
+                self._change_options(
+                    {"thoughts": "tags"}, "thoughts", f"{why} from here on (?thoughts=tags after the model)"
+                )
 
-    async def _stream_generation(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
+    def _change_options(self, changes: Mapping[str, Any], name: str, why: str) -> None:
+        """Change the options for all further requests, and note why."""
+        options = replace(self.options, **changes)
+        if options != self.options:  # A concurrent request may have changed the options already.
+            self.options = options
+            note(name, f"{self._errors.subject} {why}.")
+
+    async def _expected_thoughts(self, request: GenerateRequest) -> Thoughts:
+        """Return what the options say about the thoughts before an answer. A continued text has none."""
+        prompt, options = request.prompt, self.options
+        is_off = options.enable_thinking == "0" or "none" in (options.thoughts, options.reasoning_effort)
+        if is_off or not isinstance(prompt, Chat) or prompt.continuation:
+            return Thoughts()
+        if options.thoughts == "auto":
+            return Thoughts(options.max_thoughts, may_be_open=True)
+        room = options.context - request.sampling.max_tokens - await self.count(prompt)
+        return Thoughts(max(0, min(options.max_thoughts, room)), are_open=options.thoughts == "open")
+
+    async def _stream_generation(
+        self, body: Mapping[str, Any], request: GenerateRequest, thoughts: Thoughts, num_tokens: int
+    ) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
-        tracker = StopTracker(sampling, request.until, request.on_text)
+        tracker = StopTracker(request, thoughts)
         reader = StreamReader(want, requests.num_alternatives(want, self.options), tracker)
         try:
             async with aclosing(
@@ -154,8 +184,14 @@ class OpenaiModel(TextTokens):
         except InvalidResponse as error:
             raise self._errors.invalid_response(str(error)) from error
         if reader.usage is None:  # The usage usually comes last, and is missing if a text was cut.
-            num_tokens = await self.count(prompt)
-            return tracker.generation((), num_tokens, is_upper_bound=not self.counts_exactly)
+            return tracker.generation((), await self.count(prompt), is_upper_bound=not self.counts_exactly)
+        num_written = reader.usage.completion_tokens
+        if reader.finish == "length" and num_written is not None and num_written < num_tokens:
+            note(
+                "cut",
+                f"{self._errors.subject} cut the text after {num_written:,} of {num_tokens:,} tokens: "
+                "raise its own limit of new tokens, or its window.",
+            )
         num_read, window = reader.usage.prompt_tokens, self.options.context
         if num_read + sampling.max_tokens > window:
             note(
@@ -163,7 +199,9 @@ class OpenaiModel(TextTokens):
                 f"{self._errors.subject} read {num_read:,} tokens with {sampling.max_tokens:,} more to write "
                 f"and has a window of {window:,}: some servers cut prompts silently. {_WINDOW_REMEDY}.",
             )
-        return tracker.generation((), num_read, reader.usage.cached_tokens)
+        generation = tracker.generation((), num_read, reader.usage.cached_tokens)
+        num_thought = max(generation.thought_tokens, reader.usage.thought_tokens)
+        return replace(generation, thought_tokens=num_thought)
 
     def _check_complete(self, reader: StreamReader) -> None:
         """Raise ModelFailure for a response that ended too early."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import Parameters, checked_dataclass, parameter, parse_parameters
 from askance.core.types import Capability, Signal
+from askance.inference.stopping import MAX_THOUGHTS
 
 Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
 
@@ -41,6 +42,20 @@ class ServerOptions(Parameters):
     completion_tokens: bool = parameter(False, "chat takes max_completion_tokens instead of max_tokens")
     tokenize: Tokenizer = parameter("none", "the server whose endpoint for counting tokens is used")
     context: int = parameter(32_768, "the context window in tokens", at_least=2)
+    thoughts: Literal["auto", "none", "tags", "open"] = parameter(
+        "auto",
+        "how the model thinks before it answers: none, tags (or separate fields), open (the chat template "
+        "opens a thought), or auto: unknown, so no text is shown before its end",
+    )
+    max_thoughts: int = parameter(
+        MAX_THOUGHTS, "the maximum number of tokens of thoughts, besides those of the answer", at_least=0
+    )
+    enable_thinking: Literal["", "0", "1"] = parameter(
+        "", "1 or 0 turns thinking on or off (chat_template_kwargs), if the chat template can"
+    )
+    reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"] = parameter(
+        "", "how much the model thinks, if the server takes this"
+    )
     in_flight: int = parameter(64, "the maximum number of concurrent requests", at_least=1)
     timeout: float = parameter(600.0, "the time limit of a request in seconds", at_least=0.001)
     attempts: int = parameter(4, "the maximum number of attempts while a server is busy", at_least=1)
@@ -74,7 +89,7 @@ _RUN_OPTIONS = {"server", "context", "in_flight", "timeout", "attempts"}
 _ENGINE = {"completions": "1", "top_logprobs": "20", "top_k": "1"}
 _CONTINUING = {**_ENGINE, "continuation": "final_message"}
 SERVERS: dict[str, dict[str, str]] = {
-    "openai": {"completion_tokens": "1"},
+    "openai": {"completion_tokens": "1", "thoughts": "none"},
     "vllm": {**_CONTINUING, "running_usage": "1", "tokenize": "vllm"},
     "ollama": {"continuation": "1", "top_logprobs": "20", "context": "4096"},
     "lmstudio": {"completions": "1", "top_k": "1", "neutral": "1"},

@@ -24,6 +24,9 @@ from askance.models.openai.server_info import (
     try_call,
 )
 
+_WHOLE = Sampling(512)
+_SEPARATING = {"ollama", "lmstudio"}
+"""The kinds of servers that send thoughts separately, also those that the chat template opens."""
 _USER_OPTIONS = {"timeout", "attempts"}
 _MAX_SECONDS = 120.0
 """The time limit of a request, which may make the server load the model."""
@@ -111,6 +114,13 @@ class _Prober:
             timeout=self.timeout,
         )
         chat = await self._try_endpoint(CHAT, start)
+        if chat is not None:
+            start = replace(start, thoughts=await self._find_thoughts(chat))
+            # In 24 tokens a reasoning model only thinks, and its answer shows its abilities.
+            thinks = start.thoughts in ("tags", "open")
+            chat = await self._try_endpoint(CHAT, start) if thinks else chat
+        if chat is not None:
+            chat = replace(chat, options=replace(chat.options, thoughts=start.thoughts))
         options = start if chat is None else chat.options
         raw = await self._try_endpoint(_RAW, replace(options, chat=False, completions=True))
         raw = raw if raw is not None and _is_raw(raw.generation, preset) else None
@@ -156,6 +166,20 @@ class _Prober:
         if isinstance(error, ModelUnavailable):
             raise error
         return None
+
+    async def _find_thoughts(self, chat: ProbeResult) -> Any:
+        """Return how the model thinks, as a value of the option `thoughts`.
+
+        Only its closing tag shows a thought that the chat template opens. So the whole reply is read.
+        """
+        if chat.generation.thoughts:
+            return "tags"
+        if chat.generation.finish == "end" or self.info.server in _SEPARATING:
+            return "none"
+        whole = await try_call(self._generate(CHAT, chat.options, _WHOLE))
+        if whole is None or not (whole.generation.thoughts or whole.generation.finish == "end"):
+            return "auto"
+        return "open" if whole.generation.thoughts else "none"
 
     def _make_model(self, options: ServerOptions) -> OpenaiModel:
         return OpenaiModel(self.model, options, self.connection)

@@ -24,6 +24,8 @@ FALLBACKS: dict[str, tuple[dict[str, Any], str]] = {
     "include_usage": ({"usage": False, "running_usage": False}, _COUNTED_HERE),
     "seed": ({"seed": False}, "samples are not the same when they are drawn again"),
     "top_k": ({"top_k": False, "neutral": False}, "samples are drawn from all tokens"),
+    "chat_template_kwargs": ({"enable_thinking": ""}, "the model thinks as its template says"),
+    "reasoning_effort": ({"reasoning_effort": ""}, "the model thinks as much as it does by default"),
     "min_p": ({"neutral": False}, ""),
     "repeat_penalty": ({"neutral": False}, ""),
     "max_tokens": ({"completion_tokens": True}, ""),
@@ -38,8 +40,10 @@ def endpoint_path(prompt: Prompt) -> str:
     return "/chat/completions" if isinstance(prompt, Chat) else "/completions"
 
 
-def request_body(request: GenerateRequest, sample: int, model: str, options: ServerOptions) -> dict[str, Any]:
-    """Return the body of a streaming request for one sample.
+def request_body(
+    request: GenerateRequest, sample: int, model: str, options: ServerOptions, max_tokens: int
+) -> dict[str, Any]:
+    """Return the body of a streaming request for one sample, with at most `max_tokens` new tokens.
 
     Stop strings are not sent, since a server omits them and their tokens from its response. `top_k` is not
     sent to a server that is not declared to support it.
@@ -50,10 +54,14 @@ def request_body(request: GenerateRequest, sample: int, model: str, options: Ser
     body: dict[str, Any] = {
         "model": model,
         **prompt_fields(prompt, options),
-        length: sampling.max_tokens,
+        length: max_tokens,
         "temperature": sampling.temperature,
         "stream": True,
     }
+    if is_chat and options.enable_thinking:
+        body["chat_template_kwargs"] = {"enable_thinking": options.enable_thinking == "1"}
+    if is_chat and options.reasoning_effort:
+        body["reasoning_effort"] = options.reasoning_effort
     if options.usage:
         running = {"continuous_usage_stats": True} if options.running_usage else {}
         body["stream_options"] = {"include_usage": True} | running

@@ -197,11 +197,13 @@ class StreamReader:
         Raises:
             InvalidResponse: Text and log-probabilities do not match, or log-probabilities are missing.
         """
-        if self._tracker.is_finished and event.text:
+        if self._tracker.is_finished and (event.text or event.thoughts):
             return False
         self.usage = event.usage or self.usage
         self.finish = event.finish or self.finish
         self.has_choice = self.has_choice or event.has_choice
+        if event.thoughts:
+            self._tracker.think(event.thoughts)
         raw, entries = to_utf8(event.text), event.entries
         if not self._needs_logprobs:
             self._add([TokenLogprob("", raw, 0.0)] if raw else [])

@@ -140,7 +140,7 @@ function fieldsOf(event) {
   const atMost = event.is_upper_bound ? "≤ " : "";
   switch (event.type) {
     case "generate": return [
-      field("text", text(event.text)), field("call", `${event.role}: ${event.key.join(" ")}`), field("end", event.finish),
+      field("text", text(event.text)), field("thoughts", event.thoughts && h("details", {}, h("summary", {}, `${counted(event.thoughts.length, "character")}`), text(event.thoughts))), field("call", `${event.role}: ${event.key.join(" ")}`), field("end", event.finish),
       field("tokens", `${atMost}${counted(event.prompt_tokens)} read (${counted(event.reused_tokens)} reused), ${counted(event.generated_tokens)} written`),
       field("prompt", h("details", {}, h("summary", {}, `${counted(event.prompt.length, "character")}`), text(event.prompt)))];
     case "score": return [
