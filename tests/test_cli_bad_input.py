@@ -92,7 +92,7 @@ eval --dataset own.CSV --out r                    -> write csv:own.CSV
 eval --dataset hotpot:own.json --out r            -> did you mean 'hotpotqa'
 eval --dataset sample --out r --method single     -> name an index
 eval --dataset jsonl:flawed.jsonl --out r         -> flawed.jsonl, line 1, field answers: missing
-eval --dataset jsonl:crash.jsonl --out r          -> write "answers": ["It ran out of memory"] for "answer"
+eval --dataset jsonl:crash.jsonl --out r          -> field answers: not a list, found 'It ran out of memory'.
 {DONE} --seed 1                                   -> (seed: 0, now 1): name another --out
 {DONE} --set max_tokens=5                         -> (parameter max_tokens: 128, now 5)
 {DONE} --limit 1                                  -> is not selected now
@@ -164,7 +164,7 @@ def place(tmp_path_factory, sample_index):
     for name, row in {
         "rivers": {"id": "bonn", "question": "Which river?", "answers": ["Rhine"]},
         "flawed": {"question": "Who?"},
-        "crash": {"question": "Why did it stop?", "answer": "It ran out of memory"},
+        "crash": {"question": "Why did it stop?", "answers": "It ran out of memory"},
     }.items():
         lines = [row, row | {"id": "cairo"}] if name == "rivers" else [row]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))

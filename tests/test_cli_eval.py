@@ -52,7 +52,7 @@ def test_a_run_is_summarised(evaluate):
         [
             "closed_book scripted, 3 questions of jsonl",
             "metric mean 95 % interval questions",
-            "exact_match 0.333 0.000 to 1.000 3",
+            "exact_match 0.333 0.008 to 0.906 3",
         ],
         ["run: run", "1 of 3 questions of jsonl failed, and count as answered wrongly"],
     )
@@ -140,7 +140,7 @@ def test_a_grid_from_a_file(run, evaluate, tmp_path):
     head, *lines = flat(out)
     assert (code, head) == (0, "run method asked score (95 %) searches calls tokens")
     for line, name in zip(lines, ("closed_book", "short"), strict=False):
-        assert line.startswith(f"rivers/fake/{name} closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
+        assert line.startswith(f"rivers/fake/{name} closed_book 1 failed, 3 f1 0.333 (0.008–0.906) 0.00 ")
     code, _, err = run("grid", path, "--out", "out", "--max-failures", 0)
     assert code == 1
     assert "stopped: rivers/fake/short: 1 of 3 questions failed, more than --max-failures 0" in err

@@ -112,7 +112,7 @@ def test_a_run_in_which_every_question_failed(evaluate, server, tmp_path, words)
     server.faults += [Fault(body={"choices": []})] * 10
     code, out, _ = evaluate(*words)
     assert (code, len(records(tmp_path))) == (1, 4)
-    assert "4 of 4 questions" in out or json.loads(out)["failures"] == 4
+    assert "all of 4 questions of jsonl failed" in out or json.loads(out)["failures"] == 4
 
 
 def test_a_refused_key_ends_only_the_cells_of_its_model(run, evaluate, server, tmp_path):
@@ -223,7 +223,7 @@ def test_false_numbers_of_tokens_leave_a_run_usable(run, evaluate, server, tmp_p
     server.faults += [Fault(events=[{"choices": [choice]}, {"choices": [], "usage": usage}])] * 10
     assert evaluate("--limit", 2)[0] == 0
     code, out, _ = evaluate("--json")
-    assert (code, 0 < json.loads(out)["costs"]["tokens_computed"] < 10_000) == (0, True)
+    assert (code, 0 < json.loads(out)["costs"]["tokens"] < 10_000) == (0, True)
     assert run("report", tmp_path / "run", "--out", tmp_path / "report.html")[0] == 0
     assert run("compare", tmp_path / "run", "--json")[0] == 0
     assert run("trace", tmp_path / "run", "--question", "Bonn")[0] == 0

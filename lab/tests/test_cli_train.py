@@ -128,7 +128,7 @@ def test_bad_input_exits_with_2_and_leaves_nothing(run, dataset, qwen_folder, tm
     ("changed", "expected"),
     [
         ({"paragraphs": []}, "the datasets hold nothing to learn from"),
-        ({"answers": []}, "answers"),
+        ({"answers": "red"}, "field answers: not a list"),
         ({"paragraphs": [{"text": "A cat.", "evidence": ["A dog."]}]}, "not in the paragraph"),
     ],
 )

@@ -184,6 +184,9 @@ class Placed:
     def __init__(self, place):
         self.device = torch.device(place)
 
+    def set_thinking(self, thinking):
+        pass
+
 
 ANY_FILE = "Model 'hf:owner/name' .*use gguf:FILE with a GGUF file of the same model, or"
 

@@ -292,10 +292,10 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
     before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
-    old, new = (str(layer.get("retriever")).partition("?")[0] for layer in (before, now))
-    if now.get("retriever") is not None and new not in INDEX_RETRIEVERS:
+    earlier, later = (str(layer.get("retriever")).partition("?")[0] for layer in (before, now))
+    if now.get("retriever") is not None and later not in INDEX_RETRIEVERS:
         yield "index"
-    if now.get("index") is not None and old not in INDEX_RETRIEVERS:
+    if now.get("index") is not None and earlier not in INDEX_RETRIEVERS:
         yield "retriever"
     if not now.keys().isdisjoint(SELECTIONS):
         yield from SELECTIONS

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from askance.core.answers import Answer
 from askance.evaluation.datasets import Example
-from askance.text.answers import with_ascii_signs
 
 if TYPE_CHECKING:
     from askance.core.trace import AnyEvent
@@ -69,5 +68,7 @@ class Metric:
         assert callable(self.function), "the catalogue's metrics are opened before they are used"
         value, golds = inputs[self.reads], example.golds
         if self.has_ascii_signs:
+            from askance.text.answers import with_ascii_signs  # slow to import
+
             value, golds = with_ascii_signs(value), tuple(map(with_ascii_signs, golds))
         return self.function(value, example if self.takes_example else golds)
