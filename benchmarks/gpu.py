@@ -142,7 +142,7 @@ PARTS: dict[str, tuple[Callable[[Sizes], Iterator[Row]], float]] = {
 def rows_of(name: str, part: Callable[[Sizes], Iterator[Row]], sizes: Sizes, limit_s: float) -> Iterator[Row]:
     """Run a part in another process and yield its rows, and one more if it does not finish."""
     context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # otherwise each part would import torch
+    context.set_forkserver_preload(["askance.models.hf"])  # otherwise each part would import torch
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send_rows, args=(part, sizes, sender), daemon=True)
     process.start()
