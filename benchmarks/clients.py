@@ -5,8 +5,8 @@
 
 Each client asks the same question twice. A proxy between client and server records what the client sends and
 what of it has no effect. Clients that are not installed are named and left out. The table of clients in
-docs/serve.md is what this script prints. It exits with 1 if a client fails or receives another text as a
-stream.
+docs/serve.md is what this script prints, and `--transcripts FILE` writes what went over the wire. It exits
+with 1 if a client fails or receives another text as a stream.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -134,15 +134,17 @@ def mcp(command: str) -> str:
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """A proxy before the server, which keeps the fields that a client sent and those that had no effect."""
+    """A proxy before the server, which keeps what clients sent and received, and what had no effect."""
 
     server_url = ""
+    transcript = ""
     sent: ClassVar[list[str]] = []
     ignored: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         Proxy.sent += json.loads(body)
+        Proxy.transcript += f"\n> POST {self.path} ({self.headers['User-Agent']})\n> {body.decode()}\n"
         request = urllib.request.Request(f"{Proxy.server_url}{self.path}", body, dict(self.headers))
         try:
             response = urllib.request.urlopen(request)
@@ -154,6 +156,7 @@ class Proxy(BaseHTTPRequestHandler):
         self.end_headers()
         for line in response:
             self.wfile.write(line)
+            Proxy.transcript += f"< {line.decode().rstrip()}\n" if line.strip() else ""
             record = line.removeprefix(b"data: ")
             about = json.loads(record).get("askance", {}) if record.startswith(b"{") else {}
             Proxy.ignored += about.get("ignored", [])
@@ -189,6 +192,7 @@ def ask_all(url: str, mcp_command: str) -> bool:
     print("| client | works | sends besides model and messages | without an effect |\n|---|---|---|---|")
     for name, ask in CLIENTS.items():
         Proxy.sent, Proxy.ignored = [], []
+        Proxy.transcript += f"\n# {name}\n"
         try:
             whole, streamed = ask(f"http://127.0.0.1:{proxy.server_port}/v1")
             outcome = "yes" if whole == streamed and "[1]" in whole else f"no: {whole!r} is not {streamed!r}"
@@ -217,12 +221,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url", help="the address of a server, without /v1; by default, one is started")
     parser.add_argument("--mcp", default="", help="the command of an MCP server, if --url is given")
+    parser.add_argument("--transcripts", type=Path, metavar="FILE", help="write all requests and responses")
     options = parser.parse_args()
     os.environ["NO_PROXY"] = "127.0.0.1"
-    if options.url:
-        raise SystemExit(not ask_all(options.url, options.mcp))
-    with own_server() as (url, command):
-        raise SystemExit(not ask_all(url, command))
+    with nullcontext((options.url, options.mcp)) if options.url else own_server() as (url, command):
+        are_right = ask_all(url, command)
+    if options.transcripts:
+        options.transcripts.write_text(Proxy.transcript, encoding="utf-8")
+    raise SystemExit(not are_right)
 
 
 if __name__ == "__main__":
