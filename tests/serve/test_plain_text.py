@@ -10,8 +10,10 @@ from markdown_it import MarkdownIt
 from askance.serve.plain_text import PlainText, plain_text
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-PIECES = """` `` ``` ~~~ > - 1. ![x](http://e/) [x](u) ![x][r] [r] [r]:http://e/ <img/src=x> <div> </p> <!--
-    <http://e/> [1] [2,3] \\ \\` | |---|---| a # --- * _ &#91; &lsqb;1&rsqb; [ ] ( 1 \\[1\\] [**1**] <style> <script""".split()
+PIECES = r"""
+    ` `` ``` ~~~ > - 1. ![x](http://e/) [x](u) ![x][r] [r] [r]:http://e/ <img/src=x> <div> </p> <!-- <http://e/>
+    [1] [2,3] \[1\] [**1**] [ ] ( 1 \ \` | |---|---| a # --- * _ &#91; &lsqb;1&rsqb; <style> <script
+""".split()
 TEXTS = st.lists(st.sampled_from([*PIECES, " ", "    ", "\t", "\n", "\n\n", "\r\n", "\r"]), max_size=30)
 
 
