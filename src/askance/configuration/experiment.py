@@ -109,7 +109,7 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
     experiment.check_retrieval(method.needs)
     encoder = experiment.open_encoder(load)
     retriever = None if experiment.is_gold else experiment.open_retriever(encoder, load)
-    with about("questions"):
+    with about("dataset"):
         examples = load(read_dataset, experiment.dataset, experiment.limit)
     with about("ids"):
         questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)

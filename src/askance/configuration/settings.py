@@ -8,7 +8,6 @@ The command line, files, the environment, evaluations, grids and calibration all
 reproduced.
 """
 
-import inspect
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -195,11 +194,6 @@ class EngineConfig:
             raise _flaw(cls, error, getattr(given, "kwargs", None) or {}) from None
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The settings by name, without those that a subclass adds."""
-        return {name: getattr(self, name) for name in SETTINGS}
-
-    @property
     def model_specs(self) -> dict[str, str]:
         """The specifications of the models by role. An object is represented by its name."""
         return {role: str(getattr(spec, "name", spec)) for role, spec in self.models.items()}
@@ -338,10 +332,7 @@ class EngineConfig:
 
         method = self.make()
         self.check_retrieval(method.needs)
-        if self.cache is not None:
-            from askance.middleware.cache import CacheStore
-
-            CacheStore(self.cache)  # reports a problem with the file early
+        self.cached_models({})  # reports a problem with the file of the cache early
         encoder = self.open_encoder() if encoder is None else encoder
         retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
@@ -395,7 +386,8 @@ class EngineConfig:
 
     def stored(self) -> dict[str, Any]:
         """Return the whole configuration as JSON values, as traces and run folders store it."""
-        stored: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(self.settings)}
+        settings = {name: getattr(self, name) for name in SETTINGS}  # not those that a subclass adds
+        stored: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(settings)}
         if self.method is not None and not isinstance(self.method, str):
             cls, name = type(self.method), name_of(type(self.method))
             target = spec_of(cls) if is_dataclass(self.method) else ""
@@ -473,19 +465,6 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
     if config is None:
         config = EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()})
     return config.open()
-
-
-def _signature(*names: str) -> inspect.Signature:
-    """Return the signature of what takes the settings by name: pydantic's own is too long to read."""
-    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, default=None) for name in names]
-    defaults = {name: getattr(EngineConfig(), name) for name in SETTINGS}
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    settings = [inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()]
-    return inspect.Signature([*first, *settings])
-
-
-vars(open_engine)["__signature__"] = _signature("config")
-EngineConfig.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -> InputError:

@@ -139,11 +139,12 @@ class SourcedConfig:
         return config.changed(**unused, models={role: config.models[role] for role in used})
 
     @contextmanager
-    def naming_origins(self, names: Collection[str]) -> Iterator[None]:
+    def naming_origins(self, names: Collection[str] = ()) -> Iterator[None]:
         """Prefix the message of an `InputError` in the block with the origin of the wrong value.
 
         Args:
-            names: The names of the settings to consider. An error about another setting is not changed.
+            names: The names of the settings to consider, by default all. An error about another setting is
+                not changed.
         """
         try:
             yield
@@ -152,7 +153,7 @@ class SourcedConfig:
             candidates = [key for key in self.origins if key.startswith(name) and key not in self.flags]
             # A parameter may belong to a member (parameters.single.passages). The method's own wins.
             key = min((key for key in candidates if key.endswith(dot + entry)), key=len, default="")
-            if name in names and key:
+            if key and (not names or name in names):
                 error.args = (f"{self.origins[key]}: {error}",)
             raise
 
