@@ -120,15 +120,16 @@ def make_method(
         chosen = own_preset(model) if preset is None else open_preset(preset)
         made = _make(spec, settings, chosen, model)
         if preset is not None:
-            chosen.check_knows(*(name_of(type(each)) for each in _with_members(made)))
+            chosen.check_knows(*(name_of(type(each)) for each in with_members(made)))
     return made
 
 
-def _with_members(method: Method) -> Iterator[Method]:
+def with_members(method: Method) -> Iterator[Method]:
+    """Yield a method, and the methods that it has as members."""
     yield method
     for field in _fields(type(method)):
         for _, member in getattr(getattr(method, field.name), "named", ()):
-            yield from _with_members(member)
+            yield from with_members(member)
 
 
 def _make(
@@ -324,7 +325,7 @@ def notes_on(method: Method, models: Mapping[Role, RoleModel], spec: str) -> Ite
         PromptsError: A text that a prompts file changes would be in no prompt.
     """
     member: Any
-    for member in _with_members(method):
+    for member in with_members(method):
         name = name_of(type(member))
         for key, place in getattr(getattr(member, "prompts", None), "places", {}).items():
             if reason := _no_effect(key, member, name, language_model(models["answer"])):
