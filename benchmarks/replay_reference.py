@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from askance.ask import ask
+from tests.asking import ask
 from askance.core.ports import Method, Model, WrappedModel
 from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (

@@ -93,7 +93,7 @@ def test_parameters_and_prompts_reach_the_method(run, ask):
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [("Wo wurde Dvořák geboren?\n".encode(), ""), (b" \n", "is empty"), (b"\xff", "is not UTF-8")],
+    [("Wo wurde Dvořák geboren?\n".encode(), ""), (b" \n", "is empty"), (b"\xff", "is not valid Unicode")],
 )
 def test_a_dash_reads_the_question_from_standard_input(ask, monkeypatch, content, told):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -15,7 +15,7 @@ from askance.ask import Result, check_question
 from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, with_settings, write_out
 from askance.configuration.server import ServerConfig
 from askance.configuration.sources import DEFAULT, SourcedConfig
-from askance.core.errors import InputError, QuestionError
+from askance.core.errors import InputError
 from askance.core.notes import before_doing, noted, shown_by
 from askance.core.ports import Needs
 from askance.core.safe_text import json_line, printable, printable_record
@@ -44,7 +44,8 @@ def ask(
         askance ask "Who wrote The Third Man?" --index sample-index
         askance ask "Who wrote it?" --index my-index --method single --trace why.jsonl
     """
-    question = _question_from_input() if question == "-" else question
+    if question == "-":
+        question = sys.stdin.buffer.read().decode(errors="surrogateescape").strip()
     check_question(question)
     with recording(otel, trace) as on_end:
         if as_json:
@@ -58,15 +59,6 @@ def ask(
             engine.ask(question, listener=view)
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
-
-
-def _question_from_input() -> str:
-    try:
-        return sys.stdin.buffer.read().decode().strip()
-    except UnicodeDecodeError as error:
-        raise QuestionError(
-            f"the question on standard input is not UTF-8 ({error}): convert it to UTF-8."
-        ) from error
 
 
 def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:

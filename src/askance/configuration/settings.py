@@ -11,10 +11,9 @@ reproduced.
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field, fields, is_dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic.dataclasses import dataclass
@@ -221,28 +220,14 @@ class EngineConfig:
         return self.in_flight or (build.recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
 
     def make(self, method: Any = None) -> Method:
-        """Return the method with the parameters, prompts and preset of this configuration.
-
-        The configured method is made once. Another one, given by its name, is made by each call.
+        """Return the method, or another one by its name, with the parameters, prompts and preset configured.
 
         Raises:
             InputError: A name, parameter, prompt set or preset can't be used.
         """
-        if method is None:
-            return self._made
         spec, prompts, preset = self.answer_spec, self.prompts, self.preset
+        method = method or self.method or DEFAULT_METHOD
         return make_method(method, self.parameters, model=spec, prompts=prompts, preset=preset)
-
-    @cached_property
-    def _made(self) -> Method:
-        return self.make(self.method or DEFAULT_METHOD)
-
-    def changed(self, **settings: Any) -> Self:
-        """Return the configuration with changed settings, none of which concerns its method."""
-        config = replace(self, **settings)
-        if "_made" in vars(self):
-            vars(config)["_made"] = self._made
-        return config
 
     @about("retriever")
     def check_retrieval(self, needs: Needs) -> None:

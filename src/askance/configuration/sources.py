@@ -136,7 +136,7 @@ class SourcedConfig:
             name: SETTINGS[name].default for name in uses if not uses[name] and name not in self.flags
         }
         used = [role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags]
-        return config.changed(**unused, models={role: config.models[role] for role in used})
+        return replace(config, **unused, models={role: config.models[role] for role in used})
 
     @contextmanager
     def naming_origins(self, names: Collection[str] = ()) -> Iterator[None]:
