@@ -30,7 +30,6 @@ from askance.configuration.presets import Preset, open_preset, own_preset
 from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
-    SearchParameter,
     changed_parameters,
     name_of,
     parse_parameters,
@@ -188,11 +187,12 @@ def _collection(
 
 def calibrated_methods() -> dict[str, str]:
     """Return the parameter to calibrate for each method that has one, including methods of plug-ins."""
-    parameters: dict[str, SearchParameter | None] = {}
+    parameters = {}
     for name in known_names("methods", METHODS):
         with suppress(InputError):  # a plug-in that can't be imported
-            parameters[name] = search_parameter(method_class(name))
-    return {name: parameter.name for name, parameter in parameters.items() if parameter is not None}
+            if parameter := search_parameter(method_class(name)):
+                parameters[name] = parameter.name
+    return parameters
 
 
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:

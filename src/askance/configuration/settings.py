@@ -430,16 +430,15 @@ def kind_of(config: type[EngineConfig], name: str) -> type:
     return next((kind for kind in (bool, int) if kind in (hint, *get_args(hint))), str)
 
 
-def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engine":
-    """Make an engine from a configuration, or from settings by name.
+def open_engine(**settings: Any) -> "Engine":
+    """Make an engine from settings by name.
 
     Unlike `read_config`, this function reads no files and no environment variables. The models are loaded
     last, after everything else has been checked.
 
     Args:
-        config: The configuration.
-        settings: The settings of `EngineConfig`, which says what each means, if no configuration is given.
-            `model` and `set` are other names of `models` and `parameters`.
+        settings: The settings of `EngineConfig`, which says what each means. `model` and `set` are other
+            names of `models` and `parameters`.
 
     Example:
         open_engine(index="my-index", method="flare", model="bundled", parameters={"passages": 5})
@@ -447,9 +446,7 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
-    if config is None:
-        config = EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()})
-    return config.open()
+    return EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()}).open()
 
 
 def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -> InputError:

@@ -52,7 +52,6 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are not settings: ASKANCE_CACHE is the folder for files that askance can regenerate."""
 _TABLES = {name for name in SETTINGS if has_entries(name)}
 """The settings whose entries are separate values."""
-_HEAD = {"schema", "askance"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +325,7 @@ def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
             f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
             "the askance that it was written for."
         )
-    settings = {key: value for key, value in content.items() if key not in _HEAD}
+    settings = {key: value for key, value in content.items() if key not in ("schema", "askance")}
     return given_as(settings, str(path), is_data=is_data)
 
 
