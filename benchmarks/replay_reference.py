@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from tests.asking import ask
+
 from askance.core.ports import Method, Model, WrappedModel
 from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (

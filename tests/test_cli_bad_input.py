@@ -173,7 +173,7 @@ def place(tmp_path_factory, sample_index):
     written(folder / "unfinished", [record(1)], num_questions=3)
     write_long_answer(folder / "long")
     write_biography(folder / "life")
-    command = [sys.executable, "-m", "askance.cli.main", *DONE.split()]
+    command = [sys.executable, "-m", "askance", *DONE.split()]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -106,7 +107,7 @@ class Slow(ScriptedModel):
 def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     ours, theirs = os.openpty()
-    words = ["-m", "askance.cli.main", "chat", "--model", "slow:Slow", "--method", "closed_book"]
+    words = ["-m", "askance", "chat", "--model", "slow:Slow", "--method", "closed_book"]
     terminal = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
     process = subprocess.Popen([sys.executable, *words], cwd=tmp_path, **terminal)
     os.close(theirs)
@@ -118,6 +119,9 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(tmp_path):
                 seen.extend(os.read(ours, 4096))
             del seen[: seen.index(text.encode()) + len(text.encode())]
             if text == "Uppsala is":
+                time.sleep(
+                    0.3
+                )  # a person is slower than the loop, which is about to wait
                 process.send_signal(signal.SIGINT)
             os.write(ours, typed.encode())
         assert process.wait(60) == 0

@@ -219,7 +219,3 @@ def _root(
         askance index @sample --out sample-index
         askance ask "Where was Ingmar Bergman born?" --index sample-index
     """
-
-
-if __name__ == "__main__":
-    main()
