@@ -16,12 +16,12 @@ from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, 
 from askance.configuration.server import ServerConfig
 from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError
-from askance.core.notes import before_doing, noted, shown_by
+from askance.core.notes import before_doing, shown_by
 from askance.core.ports import Needs
 from askance.core.safe_text import json_line, printable, printable_record
 from askance.core.trace import AnyEvent, Noted
 from askance.storage.trace_file import check_writable, event_record, read_trace
-from askance.terminal.console import err, out, plain_table, print_plain
+from askance.terminal.console import out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import print_trace
 
@@ -159,8 +159,7 @@ def search(
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")
-    with noted(lambda name, text: print_plain(err, text, "yellow")):
-        hits = asyncio.run(retriever.search(query, k))
+    hits = asyncio.run(retriever.search(query, k))
     if as_json:
         print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
         return
