@@ -2,11 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from rich.text import Text
@@ -23,6 +23,8 @@ from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Tra
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import PROVISIONAL, QUERY, Legend, print_trace
+
+_Result = TypeVar("_Result")
 
 
 @with_settings(*OF_ONE_QUESTION)
@@ -83,6 +85,26 @@ def _lines() -> Iterator[str]:
             yield line
 
 
+_WAKE_SECONDS = 0.2
+
+
+async def _awake(work: Awaitable[_Result]) -> _Result:
+    """Await `work`, and wake the event loop now and then.
+
+    Ctrl-C that arrives just before the loop starts to wait would otherwise count only at its next event.
+    """
+
+    async def wake() -> None:
+        while True:
+            await asyncio.sleep(_WAKE_SECONDS)
+
+    waking = asyncio.create_task(wake())
+    try:
+        return await work
+    finally:
+        waking.cancel()
+
+
 class _ChatSession:
     """The state of one chat.
 
@@ -123,7 +145,7 @@ class _ChatSession:
             if not (sys.stdin.isatty() and out.is_terminal):  # otherwise, the user has just typed it there
                 view.echo(question)
             self.last = Trace(view)
-            self._runner.run(self.conversation.answer(question, trace=self.last))
+            self._runner.run(_awake(self.conversation.answer(question, trace=self.last)))
 
     def new(self, _: Sequence[str]) -> None:
         """Forget the earlier turns."""
