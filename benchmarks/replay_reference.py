@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from askance.ask import ask
+from askance.ask import Engine
 from askance.core.ports import Method, Model, WrappedModel
 from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (
@@ -109,7 +109,7 @@ def ask_anew(
     watched, searches = Watched(model), PlayedSearches(rounds, recording.passages)
     trace, differences = Trace(), Differences()
     question = recording.question(result)
-    answered = asyncio.run(ask(question, method, {"answer": watched}, searches, trace=trace))
+    answered = asyncio.run(Engine(method, {"answer": watched}, searches).answer(question, trace=trace))
     _compare_calls(watched.calls, rounds, differences)
     _compare_decisions(trace, rounds, differences)
     for ours, theirs in zip_longest(searches.queries, searches.expected):
