@@ -156,9 +156,9 @@ class SearchesGoal:
         ends = _untried_ends(trials)
         if ends:
             return max(ends) if _is_rising(trials) == (means[-1] < self.wanted) else min(ends)
-        if self._is_met_by(ordered) or not self._is_reached_by(ordered):
-            return None
         index = bisect_left(means, self.wanted)
+        if self._is_met_by(ordered) or not 0 < index < len(means):
+            return None
         fewer, more = ordered[index - 1].value, ordered[index].value
         low, high = sorted((fewer, more))
         if high - low <= _MIN_WIDTH * max(abs(low), abs(high)):
@@ -177,7 +177,8 @@ class SearchesGoal:
             f"{mean:.2f} ({trials.parameter.name}={value:g})"
             for value, mean in zip(values, means, strict=True)
         ]
-        if not self._is_reached_by(ordered):
+        is_met, index = self._is_met_by(ordered), bisect_left(monotone(means), self.wanted)
+        if not is_met and not 0 < index < len(means):
             least, most = means.index(min(means)), means.index(max(means))
             return Choice(
                 None,
@@ -188,8 +189,7 @@ class SearchesGoal:
         samples = resampled_means(np.array([trial.searches for trial in ordered]), trials.engine.seed)
         ends = percentile_interval([value_at(self.wanted, values, sample) for sample in samples.T.tolist()])
         remarks = []
-        if not self._is_met_by(ordered):
-            index = bisect_left(monotone(means), self.wanted)
+        if not is_met:
             remarks.append(
                 f"no value tried gave {self.wanted:g}: it lies between {shown[index - 1]} and {shown[index]}."
                 " More questions make such jumps smaller."
@@ -205,10 +205,6 @@ class SearchesGoal:
 
     def _is_met_by(self, ordered: Sequence[Trial]) -> bool:
         return any(abs(trial.mean_searches - self.wanted) <= TOLERANCE for trial in ordered)
-
-    def _is_reached_by(self, ordered: Sequence[Trial]) -> bool:
-        means = monotone([trial.mean_searches for trial in ordered])
-        return self._is_met_by(ordered) or means[0] < self.wanted < means[-1]
 
 
 def _rounded(value: float, digits: int = 4) -> float:
