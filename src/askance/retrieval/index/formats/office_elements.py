@@ -21,8 +21,8 @@ _MAX_BASES = _MAX_LEVELS = 10
 
 Properties = dict[str, str]
 """The values of the elements in a style, or in a level of a list, by their names."""
-_RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
-_LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
+RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
+LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 _ORDINALS = ("st", "nd", "rd", "th", "er", "re", "e", "ème", "ième")
 _MAX_CELLS = 1_000_000
 """The largest table in which values stand under the names of their series."""
@@ -159,12 +159,12 @@ def _formatted(number: int, format: str) -> str:
 
 def raised(text: str) -> str:
     """Return superscript text as characters, such as "⁵", or as "^(text)". Ordinals such as "1st" stay."""
-    return _scripted(text, _RAISED, "^")
+    return _scripted(text, RAISED, "^")
 
 
 def lowered(text: str) -> str:
     """Return subscript text as characters, such as "₂", or as "_(text)"."""
-    return _scripted(text, _LOWERED, "_")
+    return _scripted(text, LOWERED, "_")
 
 
 def _scripted(text: str, characters: dict[int, int], mark: str) -> str:
