@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure, ParameterError
-from askance.core.types import (
-    GenerateRequest,
-    Generation,
-    Key,
-    Sampling,
-    Scored,
-    Token,
-    TokenIds,
-)
+from askance.core.types import GenerateRequest, Generation, Key, Sampling, Scored, Token, TokenIds
 from askance.inference.backend import StepOutput
 from askance.inference.stopping import StopTracker, Thoughts
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary

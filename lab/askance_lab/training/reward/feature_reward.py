@@ -98,9 +98,8 @@ def load_feature_scorer(name: str) -> FeatureScorer:
         name: The file, or the folder that holds it as `features.json`.
 
     Raises:
-        ModelSpecError: The file can't be read, has another format or a faulty value, or its cross-encoder
-            can't be loaded or has other weights than in training.
-        UnknownName: The file has an unknown key.
+        ModelSpecError: The file can't be read, has another format, an unknown key or a faulty value, or its
+            cross-encoder can't be loaded or has other weights than in training.
         MissingExtra: A package for the cross-encoder is not installed.
     """
     path = Path(name).expanduser()
@@ -118,7 +117,7 @@ def load_feature_scorer(name: str) -> FeatureScorer:
 
 def read_feature_reward(path: Path) -> FeatureReward:
     """Return the content of a features file (see `load_feature_scorer`)."""
-    return read_record(path, "the features file", _REMEDY, FeatureReward, Feature)
+    return read_record(path, "the features file", _REMEDY, FeatureReward)
 
 
 def write_feature_reward(folder: Path, reward: FeatureReward) -> None:
