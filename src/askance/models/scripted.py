@@ -37,7 +37,7 @@ from askance.core.types import (
     TokenIds,
     as_spans,
 )
-from askance.inference.decoding import check_sampling
+from askance.inference.decoding import check_sampling, pooled
 from askance.inference.stopping import StopTracker
 from askance.models.pair_scorer import CrossEncoder
 from askance.text.linguistics import content_words
@@ -193,9 +193,8 @@ class ScriptedModel:
         ids = list(prompt_ids)
         while not tracker.is_finished:
             if want.attention and tracker.tokens:  # The last token's attention is known only now.
-                heads = self._attention_row(ids, len(ids) - 1)
-                reduced = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
-                tracker.set_attention(reduced.get(want.attention, heads), len(prompt_ids))
+                weights_of_heads = self._attention_row(ids, len(ids) - 1)
+                tracker.set_attention(pooled(weights_of_heads, want.attention), len(prompt_ids))
             if reply:
                 weights = reply.distribution(next(pieces, " …"))
                 piece = next(iter(weights))

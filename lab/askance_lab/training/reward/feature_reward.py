@@ -19,8 +19,8 @@ from askance.core.errors import ModelSpecError
 from askance.core.ports import FeatureScorer
 from askance.core.safe_text import json_line
 from askance.methods.airrag.reward import FEATURES
+from askance.models.loaders import load_cross_encoder
 from askance.models.local.model_files import read_record
-from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import checksum, write_atomically
 
 FILE = "features.json"
