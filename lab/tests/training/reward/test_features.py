@@ -88,7 +88,7 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(ModelSpecError, match="can't be read"):
         load_models({"reward": f"features:{tmp_path}"})
     (tmp_path / "features.json").write_text("{")
-    with pytest.raises(ModelSpecError, match="all of it"):
+    with pytest.raises(ModelSpecError, match=r"features\.json: Invalid JSON"):
         load_models({"reward": f"features:{tmp_path}"})
 
 
