@@ -163,7 +163,7 @@ def test_what_can_not_abstain_is_refused(monkeypatch):
     for settings in ({"abstain_below": 0.5}, {"strict": True}):
         with pytest.raises(MissingAbility, match="closed_book searches nothing"):
             EngineConfig(**settings).engine(ClosedBook(), {"answer": ScriptedModel()}, None, None)
-    monkeypatch.setattr("askance.models.pair_scorer.find_spec", lambda name: None)
+    monkeypatch.setattr("askance.models.loaders.find_spec", lambda name: None)
     config = EngineConfig(abstain_below="auto")
     with pytest.raises(MissingExtra, match="rerank"):
         config.engine(Single(), {"answer": ScriptedModel()}, ScriptedRetriever(), None)

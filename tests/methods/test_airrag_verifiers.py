@@ -30,7 +30,7 @@ from askance.methods.airrag.verifiers import (
     jcd_scores,
     leading_answer,
 )
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
     BRIDGE,

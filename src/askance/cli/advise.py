@@ -39,7 +39,7 @@ from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import EvaluationProgress, IndexProgress, WritingProgress

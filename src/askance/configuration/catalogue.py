@@ -124,7 +124,7 @@ MODELS = {
         in_flight=8,
     ),
     "cross-encoder": Kind(
-        "askance.models.pair_scorer:load_cross_encoder",
+        "askance.models.loaders:load_cross_encoder",
         "a model that gives a pair of texts one score or two, for the roles critic and reward: bundled, a "
         "directory that `askance train relevance` wrote, or any sequence classifier",
         "cross-encoder:NAME[?device=…]",
@@ -200,10 +200,8 @@ INDEX_RETRIEVERS = tuple(name for name, kind in RETRIEVERS.items() if kind.place
 """The retrievers that search the index folder, which is a setting of its own and no part of their names."""
 
 RERANKERS = {
-    "bundled": Kind("askance.models.pair_scorer:load_cross_encoder", "", "bundled[?device=…]"),
-    "cross-encoder": Kind(
-        "askance.models.pair_scorer:load_cross_encoder", "", "cross-encoder:NAME[?device=…]"
-    ),
+    "bundled": Kind("askance.models.loaders:load_cross_encoder", "", "bundled[?device=…]"),
+    "cross-encoder": Kind("askance.models.loaders:load_cross_encoder", "", "cross-encoder:NAME[?device=…]"),
     "model": Kind("askance.models.label_reranker:LabelReranker", "", "model:SPEC"),
 }
 

@@ -183,7 +183,7 @@ class ModelSpecError(InputError):
 class PromptTooLong(InputError):
     """A prompt that does not fit into the model's context window together with the new tokens."""
 
-    def __init__(self, model: str, *, prompt_tokens: int, max_tokens: int, context_tokens: int) -> None:
+    def __init__(self, model: str, prompt_tokens: int, max_tokens: int, context_tokens: int) -> None:
         super().__init__(
             f"the prompt has {prompt_tokens} tokens and {max_tokens} more were requested, but {model} "
             f"has a context window of {context_tokens}: shorten the question, use fewer passages "

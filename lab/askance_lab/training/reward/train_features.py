@@ -23,7 +23,7 @@ from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.reward import FEATURES, JudgedPath, Retrieval, path_features
 from askance.methods.airrag.state import RA, SAY
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance_lab.training.loop.model_card import render_card
 from askance_lab.training.loop.model_folder import model_folder
 from askance_lab.training.reward.feature_reward import KIND, Feature, FeatureReward, write_feature_reward

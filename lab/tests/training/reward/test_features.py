@@ -14,7 +14,7 @@ from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.reward import JudgedPath, path_features
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance_lab.training.reward.feature_reward import FeatureReward, read_feature_reward
@@ -88,7 +88,7 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(ModelSpecError, match="can't be read"):
         load_models({"reward": f"features:{tmp_path}"})
     (tmp_path / "features.json").write_text("{")
-    with pytest.raises(ModelSpecError, match="all of it"):
+    with pytest.raises(ModelSpecError, match=r"features\.json: Invalid JSON"):
         load_models({"reward": f"features:{tmp_path}"})
 
 

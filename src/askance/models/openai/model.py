@@ -172,9 +172,8 @@ class OpenaiModel(TextTokens):
         tracker = StopTracker(request, thoughts)
         reader = StreamReader(want, requests.num_alternatives(want, self.options), tracker)
         try:
-            async with aclosing(
-                self._connection.stream_json(requests.endpoint_path(prompt), body, self.options.timeout)
-            ) as values:
+            path = "/chat/completions" if isinstance(prompt, Chat) else "/completions"
+            async with aclosing(self._connection.stream_json(path, body, self.options.timeout)) as values:
                 async for value in values:
                     if not reader.read(read_event(value)):
                         break
