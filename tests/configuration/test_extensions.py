@@ -20,8 +20,6 @@ from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError
-from askance.core.extensions import LABORATORY
-from askance.core.version import VERSION
 from askance.retrieval.index.build import build_index
 
 TOWN = "Which town?"
@@ -303,18 +301,6 @@ def test_names_of_the_laboratory_say_how_to_install_it(sample_index, run, monkey
     assert code == 2
     assert f"the {name} needs the package 'askance-lab', which is not installed: " in err
     assert f"pip install -e .{os.sep}lab" in err
-
-
-@pytest.mark.parametrize(
-    "words", ["train reader", "annotate --help", "methods dragin_authors", "ask Where? --method flare_token"]
-)
-def test_a_laboratory_of_another_version_stops_only_its_own_names(ours, run, words):
-    kinds = {kind: [f"{name} = absent:X" for name in names] for kind, names in LABORATORY.items()}
-    packaged(ours, "askance-lab", "\n".join(f"[askance.{kind}]\n" + "\n".join(kinds[kind]) for kind in kinds))
-    extensions.plugins.cache_clear()
-    code, _, err = run(words, columns=300)
-    assert (code, f"needs askance 1.0, and this is {VERSION}; install the laboratory" in err) == (2, True)
-    assert run("methods", columns=300)[0] == 0
 
 
 def test_lists_name_plug_ins_with_their_package(ours, run):

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from askance.core.errors import InputError, MissingExtra
-from askance.core.installing import LAB, install_line
-from askance.core.version import VERSION
+from askance.core.installing import LAB
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -179,8 +178,7 @@ def find_extension(kind: str, name: str) -> Extension | None:
         The extension, or None if `name` is neither.
 
     Raises:
-        InputError: Two plug-ins share the name, the extension can't be imported, or it is a plug-in in a
-            laboratory of another version than askance.
+        InputError: Two plug-ins share the name, or the extension can't be imported.
         MissingExtra: It is the name of a plug-in in the laboratory, which is not installed.
     """
     points = plugins(kind).get(name, ())
@@ -194,12 +192,6 @@ def find_extension(kind: str, name: str) -> Extension | None:
         )
     if points:
         what = f"the plug-in {name!r} of {_package(points[0])}"
-        dist = points[0].dist
-        if dist is not None and dist.name == LAB and dist.version != VERSION:
-            raise InputError(
-                f"{what} needs askance {dist.version}, and this is {VERSION}; install the laboratory of this "
-                f"version: {install_line(LAB)}"
-            )
         spec = points[0].value
         return Extension(_imported(spec, what), spec.partition(":")[0], is_declared=True)
     target = _imported(name, name, may_be_absent=True) if _SPEC.fullmatch(name) else None
