@@ -19,13 +19,7 @@ Shows = Callable[[str, float | None], AbstractContextManager[Advance]]
 amount of work, or None if that is unknown."""
 
 _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
-
-
-def _show_nothing(what: str, total: float | None) -> AbstractContextManager[Advance]:
-    return nullcontext(lambda amount: None)
-
-
-_shows: ContextVar[Shows] = ContextVar("askance_activity", default=_show_nothing)
+_shows: ContextVar[Shows | None] = ContextVar("askance_activity", default=None)
 
 
 def note(name: str, text: str) -> bool:
@@ -63,14 +57,15 @@ def doing(what: str, total: float | None = None) -> Iterator[Advance]:
     Yields:
         A function to call with each amount of work done.
     """
-    with _shows.get()(what, total) as advance:
+    shows = _shows.get()
+    with nullcontext(_ignore) if shows is None else shows(what, total) as advance:
         yield advance
 
 
 @contextmanager
 def shown_by(shows: Shows | None) -> Iterator[None]:
     """Display the activities of calls inside the block with `shows`. If `shows` is None, display nothing."""
-    token = _shows.set(shows or _show_nothing)
+    token = _shows.set(shows)
     try:
         yield
     finally:
@@ -82,9 +77,15 @@ def before_doing(begin: Callable[[], None]) -> Iterator[None]:
     """Call `begin` each time before an activity inside the block is displayed."""
     outer = _shows.get()
 
-    def shows(what: str, total: float | None) -> AbstractContextManager[Advance]:
+    @contextmanager
+    def shows(what: str, total: float | None) -> Iterator[Advance]:
         begin()
-        return outer(what, total)
+        with nullcontext(_ignore) if outer is None else outer(what, total) as advance:
+            yield advance
 
     with shown_by(shows):
         yield
+
+
+def _ignore(amount: float) -> None:
+    pass
