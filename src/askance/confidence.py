@@ -155,12 +155,12 @@ async def evidence_of(
     """
     pairs = [(question, passage.titled_text) for passage in passages]
     scores = await scorer.score_pairs(pairs) if pairs else [_LEAST_LOGIT]
-    sentences = (
-        replace(passage, text=passage.text[start:end])
+    shares = (
+        covered_share(question, passage.title, passage.text[start:end])
         for passage in passages
         for start, end in sentence_spans(passage.text)
     )
-    coverage = max((covered_share(question, sentence) for sentence in sentences), default=0.0)
+    coverage = max(shares, default=0.0)
     return AnswerEvidence(max(scores), coverage, answer.reflection, answer.agreement)
 
 

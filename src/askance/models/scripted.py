@@ -152,7 +152,8 @@ class ScriptedModel:
         prompt_ids = self.prompt_ids(request.prompt)
         check_sampling(sampling, request.n)
         if len(prompt_ids) + sampling.max_tokens > self.context_tokens:
-            raise PromptTooLong(self.name, len(prompt_ids), sampling.max_tokens, self.context_tokens)
+            requested = f"{len(prompt_ids)} tokens and {sampling.max_tokens} more"
+            raise PromptTooLong(self.name, f"{requested}, in a window of {self.context_tokens}")
         text = self.decode(prompt_ids)
         self.prompts.append(text)
         del self.prompts[:-KEPT_PROMPTS]

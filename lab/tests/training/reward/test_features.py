@@ -13,7 +13,8 @@ from askance.core.ports import FeatureScorer
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.reward import JudgedPath, path_features
+from askance.methods.airrag.reward import path_features
+from askance.methods.airrag.state import PathState
 from askance.models.loaders import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -55,7 +56,7 @@ def with_feature(**changed):
 
 def test_an_unknown_number_counts_as_the_mean(tmp_path):
     reward = read_feature_reward(saved(tmp_path))
-    nothing = path_features(JudgedPath("Why?"))
+    nothing = path_features("Why?", PathState(), None, {})
     assert nothing["retrieval_score"] is None
     assert reward.probability(nothing) == near(1 / (1 + 2.718281828459045**-0.5)), "no refusal, -0.5 + 1"
     assert reward.probability({**nothing, "refusals": 1e9}) == near(0.0)

@@ -196,8 +196,10 @@ class LocalModel(ABC):
             )
 
     def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
-        if len(prompt_ids) + max_tokens > self.context_tokens:
-            raise PromptTooLong(self.name, len(prompt_ids), max_tokens, self.context_tokens)
+        num_prompt, context_tokens = len(prompt_ids), self.context_tokens
+        if num_prompt + max_tokens > context_tokens:
+            requested = f"{num_prompt} tokens and {max_tokens} more"
+            raise PromptTooLong(self.name, f"{requested}, in a window of {context_tokens}")
         return prompt_ids
 
     @contextmanager

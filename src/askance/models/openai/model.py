@@ -229,7 +229,7 @@ class OpenaiModel(TextTokens):
             num_tokens = await self.count(prompt)
         if num_tokens + max_tokens > context:
             reason = f"{num_tokens} or more tokens, {max_tokens} to write, and the window has {context}"
-            raise PromptTooLong.from_server(self.name, reason)
+            raise PromptTooLong(self.name, reason)
 
     def _check_abilities(self, request: GenerateRequest) -> None:
         prompt, sampling, want = request.prompt, request.sampling, request.want
