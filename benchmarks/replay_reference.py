@@ -177,7 +177,7 @@ class Watched(WrappedModel):
         self.calls: list[tuple[TokenIds, int, TokenIds]] = []
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        found = await super().generate(request)
+        found: tuple[Generation, ...] = await super().generate(request)
         ids = tuple(token.id for token in (*found[0].tokens, *found[0].dropped))
         self.calls.append((found[0].prompt_ids, request.sampling.max_tokens, ids))
         return found
