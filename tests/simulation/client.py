@@ -105,7 +105,9 @@ async def exchange(app, timeline, request, *, leaves=False, is_killed=False):
 
     async def send(message):
         if message["type"] == "http.response.start":
-            request.status, request.num_others = message["status"], timeline.num_asking - 1
+            request.status = message["status"]
+            # The server may have decided before others that ended at the same moment.
+            request.num_others = timeline.num_asking - 1 + timeline.num_ended[loop.time()]
             request.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             timeline.statuses[message["status"]] += 1
         if loop.time() >= reads_at[0] and not timeline.chance(request.reads):

@@ -23,7 +23,8 @@ class Server:
 
     def __init__(self, timeline):
         self.timeline, random = timeline, timeline.random
-        timeline.statuses, timeline.num_asking, self.chats, self.ended = Counter(), 0, [], []
+        timeline.statuses, timeline.num_asking, timeline.num_ended = Counter(), 0, Counter()
+        self.chats, self.ended = [], []
         faults = random.choice((0.0, 0.1, 0.4))
         self.model, self.reranker = FaultyModel(timeline, faults), FaultyReranker(timeline, faults / 2)
         self.limits = Limits(
@@ -63,6 +64,7 @@ class Server:
             await exchange(self.app, self.timeline, request, **how)
         finally:
             self.timeline.num_asking -= 1
+            self.timeline.num_ended[asyncio.get_running_loop().time()] += 1
         self.check_chat(request, key, where)
         return request
 
