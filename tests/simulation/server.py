@@ -93,6 +93,9 @@ class Server:
             search = {"query": "Which river flows at Bonn?", **({"where": where} if where else {})}
             found = await self.send(who, "POST", "/v1/search", key, search, leaves=timeline.chance(0.3))
             self.check_privacy(found.content.decode(), key, where)
+            if found.is_complete:
+                rivers = {hit["passage"]["id"] for hit in found.json["data"]}
+                timeline.check(rivers == visible(key, where), f"{key} found only {rivers}")
             return
         if kind < 0.15:
             refused = await self.send(who, "POST", CHAT, random.choice((None, "no key at all")), {})
