@@ -19,11 +19,11 @@ from askance.configuration.settings import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter
-from askance.core.notes import noted
 from askance.core.ports import Retriever
-from askance.core.trace import Trace
+from askance.core.trace import Noted, Trace
 from askance.core.types import Passage
 from askance.core.version import VERSION
+from askance.middleware.session import Session, SessionRetriever
 from askance.retrieval.filters import filtered_retriever, parse_filter
 from askance.serve.chat import ChatQuestion, ClientLeft, StreamResponse, unless_client_leaves
 from askance.serve.chat_request import (
@@ -155,9 +155,10 @@ class Application:
         if retriever is None:
             raise not_found("this server has no index to search: start it with --index.", "no_index")
         url_of = self._url_of(request)
-        notes = list[str]()
-        with noted(lambda name, text: notes.append(text)):
-            hits = await unless_client_leaves(request, retriever.search(body.query, body.k))
+        session = Session(Trace())
+        search = SessionRetriever(retriever, session).search(body.query, body.k)
+        hits = await unless_client_leaves(request, search)
+        notes = [event.text for event in session.trace.events if isinstance(event, Noted)]
         data = [
             {"rank": hit.rank, "score": hit.score, "url": url_of(hit.passage), "passage": hit.passage}
             for hit in hits

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -107,13 +106,14 @@ class Admission:
             await self._slots.acquire()
         finally:
             self.waiting -= 1
-        self.running, started = self.running + 1, time.monotonic()
+        clock = asyncio.get_running_loop().time
+        self.running, started = self.running + 1, clock()
         try:
             yield
         finally:
             self.running -= 1
             self._slots.release()
-            self._mean_seconds += _WEIGHT * (time.monotonic() - started - self._mean_seconds)
+            self._mean_seconds += _WEIGHT * (clock() - started - self._mean_seconds)
 
 
 class LimitedConnection(H11Protocol):
