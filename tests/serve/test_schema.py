@@ -1,14 +1,15 @@
-"""Requests that schemathesis makes up from the server's own OpenAPI description, one by one and in sequences."""
+"""Requests that schemathesis makes up from the server's own OpenAPI description."""
 
 import subprocess
 import sys
 
 import pytest
+
 from tests.serve.served import bearer, serving
 
 KEY = "a-key-of-the-tests"
 WHAT_NO_SCHEMA_SAYS = "positive_data_acceptance"
-"""Valid requests may be refused: a filter that can't be read, an id given twice, a last message of the model."""
+"""Valid requests may be refused: a filter that can't be read, an id given twice."""
 
 
 @pytest.mark.parametrize("key", [None, KEY])
