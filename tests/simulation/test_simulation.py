@@ -10,7 +10,13 @@ pytest.importorskip("httpx2")
 from tests.simulation.__main__ import run_seed
 from tests.simulation.virtual_time import Stalled, run
 
-FOUND = {}
+FOUND = {
+    6: "a stream that broke off went on with another text, and a cancelled call had no answer",
+    15: "a client that read nothing held its place for 45 s instead of 30 s",
+    66: "a client that read all but the last message held its place for ever",
+    83: "a failed search was an unexpected error",
+    223: "a stream and its ping that were both too late were an unexpected error",
+}
 """Seeds that found a fault, and the fault."""
 
 

@@ -69,6 +69,9 @@ def simulate(part, seed, scenario):
     try:
         with timeline.wall.set_up():
             run(main(), timeline.start)
+        # What is wrong inside of a call may have become a failure of the call.
+        wrong = [line.partition("WRONG: ")[2] for line in timeline.lines if "WRONG: " in line]
+        assert not wrong, wrong[0]
     except Exception as error:
         happened = "\n".join(timeline.lines)
         raise Broken(
