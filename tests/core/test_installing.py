@@ -1,6 +1,7 @@
-"""The command that a message names installs into this Python, from the checkout that runs or by package."""
+"""The command that a message names installs into this Python, from where this askance came from."""
 
 import ast
+import json
 import shlex
 import sys
 import tomllib
@@ -34,13 +35,19 @@ Requires-Dist: peft>=0.15; extra == "local"
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Makes askance one that was installed."""
-    site = tmp_path / "site-packages"
-    information = site / "askance-0.1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text(METADATA)
-    monkeypatch.setattr(installing, "__file__", str(site / "askance" / "core" / "installing.py"))
-    monkeypatch.setattr("importlib.metadata.distribution", lambda name: PathDistribution(information))
+    """Makes askance one that was installed, as the given direct_url.json says."""
+
+    def make(told):
+        site = tmp_path / "site-packages"
+        information = site / "askance-0.1.0.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text(METADATA)
+        if told is not None:
+            (information / "direct_url.json").write_text(json.dumps(told))
+        monkeypatch.setattr(installing, "__file__", str(site / "askance" / "core" / "installing.py"))
+        monkeypatch.setattr("importlib.metadata.distribution", lambda name: PathDistribution(information))
+
+    return make
 
 
 def asked_of_pip(line):
@@ -75,9 +82,31 @@ def test_a_checkout_is_installed_with_the_extra_and_stays_editable(checkout, mon
     assert asked_of_pip(install_line(LAB)) == ["-e", "askance/lab"]
 
 
-def test_without_a_checkout_the_packages_of_an_extra_are_named(installed):
-    assert asked_of_pip(install_line("dense")) == ["torch>=2.6", "peft>=0.15", "faiss-cpu>=1.10"]
-    assert "'torch>=2.6'" in install_line("dense"), "a shell would write into a file of this name"
+COMMIT = {"vcs": "git", "commit_id": "0123abc", "requested_revision": "main"}
+AFAR = "https://example.org/askance"
+PACKAGES = ["torch>=2.6", "peft>=0.15", "faiss-cpu>=1.10"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "more", "expected"),
+    [
+        ("folder", {"dir_info": {}}, ["{folder}[dense]"]),
+        ("wheel", {"archive_info": {}}, ["{wheel}[dense]"]),
+        (f"{AFAR}.git", {"vcs_info": COMMIT}, [f"askance[dense] @ git+{AFAR}.git@0123abc"]),
+        (f"{AFAR}-0.1.0.whl", {"archive_info": {}}, [f"askance[dense] @ {AFAR}-0.1.0.whl"]),
+        ("gone", {"dir_info": {}}, PACKAGES),
+        (None, {}, PACKAGES),  # an index, or an older pip
+    ],
+)
+def test_an_extra_comes_from_where_askance_came_from(tmp_path, installed, origin, more, expected):
+    paths = {name: tmp_path / "my work" / name for name in ("folder", "wheel", "gone")}
+    project(paths["folder"])
+    paths["wheel"].write_text("")
+    url = paths[origin].as_uri() if origin in paths else origin
+    installed({"url": url, **more} if origin else None)
+    assert asked_of_pip(install_line("dense")) == [each.format(**paths) for each in expected]
+    if expected is PACKAGES:
+        assert "'torch>=2.6'" in install_line("dense"), "a shell would write into a file of this name"
 
 
 def test_without_an_installation_or_a_current_folder_a_package_has_its_name(tmp_path, monkeypatch):

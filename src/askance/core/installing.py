@@ -1,10 +1,11 @@
 """The command that installs a missing package into the running installation of askance.
 
 askance is on no package index, so `pip install askance[local]` would find nothing, or somebody else's
-package. The command therefore names the checkout that askance runs from or, if askance was installed in
-another way, the packages of the extra.
+package. The command therefore names the origin of this installation: a checkout, a folder, a wheel or a
+repository. If the origin is gone or unknown, the command names the packages of the extra.
 """
 
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ENGINE = "xllamacpp==2026.9.11063"
 """The package with llama.cpp. It has no dependencies."""
@@ -27,13 +29,11 @@ def install_line(extra: str, package: str = "") -> str:
     Args:
         package: The package to install if the packages of the extra are unknown.
     """
-    source, root = Path(__file__).parents[2:4]
     if extra == LAB:
-        in_checkout = _is_project(root / "lab")
-        return pip_line("-e", _shown(root / "lab")) if in_checkout else f"{pip_line('./lab')} in a checkout"
-    if source.name == "src" and _is_project(root):
-        return pip_line("-e", f"{_shown(root)}[{extra}]")
-    return pip_line(*(packages_of(extra) or [package]))
+        folder = Path(__file__).parents[3] / "lab"
+        in_checkout = _is_project(folder)
+        return pip_line("-e", _shown(folder)) if in_checkout else f"{pip_line('./lab')} in a checkout"
+    return pip_line(*(_origin(extra) or packages_of(extra) or [package]))
 
 
 def embedded_line() -> str:
@@ -72,6 +72,41 @@ def _expanded(extra: str, requirements: list[str]) -> Iterator[str]:
                 yield from _expanded(inner_extra.strip(), requirements)
         else:
             yield package.strip()
+
+
+def _origin(extra: str) -> list[str]:
+    """Return the pip arguments that install askance with an extra from the origin of this installation.
+
+    The list is empty if the origin is unknown.
+    """
+    source, root = Path(__file__).parents[2:4]
+    if source.name == "src" and _is_project(root):
+        return ["-e", f"{_shown(root)}[{extra}]"]
+    origin = _direct_url()
+    url, vcs = origin.get("url", ""), origin.get("vcs_info")
+    if vcs:
+        return [f"askance[{extra}] @ {vcs['vcs']}+{url}@{vcs['commit_id']}"]
+    if not url.startswith("file:"):
+        return [f"askance[{extra}] @ {url}"] if url else []
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    path = Path(url2pathname(urlsplit(url).path))
+    return [f"{_shown(path)}[{extra}]"] if path.is_file() or _is_project(path) else []
+
+
+def _direct_url() -> dict[str, Any]:
+    """Return pip's record of the origin of askance (PEP 610).
+
+    The record is empty if askance came from a package index or is not installed.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin: dict[str, Any] = json.loads(distribution("askance").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        return {}
+    return origin
 
 
 def _is_project(folder: Path) -> bool:

@@ -390,8 +390,17 @@ class WrappedModel:
     context_tokens, counts_exactly = _of("_model.context_tokens"), _of("_model.counts_exactly")
     tokenize, decode, pieces = _of("_model.tokenize"), _of("_model.decode"), _of("_model.pieces")
 
-    generate, score, attend = _of("_model.generate"), _of("_model.score"), _of("_model.attend")
-    count = _of("_model.count")
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        return await self._model.generate(request)
+
+    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
+        return await self._model.score(prompt, options)
+
+    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
+        return await self._model.attend(text, bos=bos)
+
+    async def count(self, prompt: Prompt) -> int:
+        return await self._model.count(prompt)
 
 
 class WrappedScorer(PairScorer):
@@ -414,8 +423,7 @@ class WrappedRetriever:
 
     _retriever: Retriever
 
-    name, fingerprint, search = (
-        _of("_retriever.name"),
-        _of("_retriever.fingerprint"),
-        _of("_retriever.search"),
-    )
+    name, fingerprint = _of("_retriever.name"), _of("_retriever.fingerprint")
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        return await self._retriever.search(query, k, exclude=exclude)

@@ -87,7 +87,7 @@ class RecordingRetriever(WrappedRetriever):
         self.shown: list[tuple[int, tuple[Hit, ...]]] = []
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        hits: tuple[Hit, ...] = await super().search(query, k, exclude=exclude)
+        hits = await super().search(query, k, exclude=exclude)
         if hits:
             self.shown.append((num_committed_chars(self._trace), hits))
         return hits
