@@ -23,7 +23,7 @@ def test_at_most_30_combining_marks_of_a_character_are_kept():
     assert normalised("NFKC", f"a{marks}b") == normalised("NFKC", "a" + "\u0301" * 30 + "b")
     assert normalised("NFKD", "\uff9e\u0316" * 5 * NUM) == "\u3099" * 15 + "\u0316" * 15
     assert normalise_answer(f"x{marks}") == normalise_answer("x" + marks[:30])
-    assert covered_share(f"Rhine{marks}", BONN) == 1
+    assert covered_share(f"Rhine{marks}", BONN.title, BONN.text) == 1
     spared = "e\u0301\u0323" * 20 + "―" * 40 + " \u0301" * 20
     assert normalised("NFKD", spared).count("\u0301") == 40
 
