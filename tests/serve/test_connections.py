@@ -3,7 +3,6 @@
 import json
 from contextlib import ExitStack
 from socket import create_connection
-from types import SimpleNamespace
 
 import pytest
 
@@ -53,7 +52,7 @@ def test_one_address_leaves_connections_to_others():
      (("pipe", 5), "pipe"), (("2001:db8:1:2:3::4", 5), "2001:db8:1:2::/64"), (("::1", 5), "::/64")],
 )  # fmt: skip
 def test_connections_count_by_their_address_or_network(client, network):
-    assert network_of(SimpleNamespace(client=client)) == network
+    assert network_of(client) == network
 
 
 @pytest.mark.parametrize("sent", [b"", HALF, ASK + HALF])

@@ -130,8 +130,10 @@ class LimitedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        network = network_of(self)
-        num_of_network = sum(network_of(each) == network for each in self.connections)
+        network = network_of(self.client)
+        num_of_network = sum(
+            network_of(each.client) == network for each in self.connections if isinstance(each, H11Protocol)
+        )
         if len(self.connections) > self._limits.connections or (
             network and num_of_network > self._limits.connections_per_address
         ):
@@ -184,9 +186,9 @@ class LimitedConnection(H11Protocol):
         self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
 
-def network_of(connection: H11Protocol) -> str:
+def network_of(client: tuple[str, int] | None) -> str:
     """Return the address of a client, or its network if it has one to itself; empty if it is unknown."""
-    host = connection.client[0] if connection.client else ""
+    host = client[0] if client else ""
     with suppress(ValueError):
         address = ip_address(host)
         if address.version == 6 and not address.ipv4_mapped:

@@ -65,7 +65,7 @@ class PlainText:
         return "".join(pieces)
 
     def _begin_line(self, text: str, start: int, is_end: bool) -> bool:
-        """Decide whether a line belongs to a code block, and return False if more of it is needed to tell."""
+        """Decide whether a line is one of a code block, and return False if more of it is needed."""
         line = text[start : _LINE.match(text, start, start + _MOST_HELD + 1).end()]  # type: ignore[union-attr]
         is_long = len(line) > _MOST_HELD
         is_whole = is_long or is_end or start + len(line) < len(text)
