@@ -41,6 +41,7 @@ TEXTS = {
     "answers": "The answer is . " * 10_000,
     "names": "Anna " * 40_000,
     "numbers": "1." * 80_000,
+    "Ingmar Bergman": "Ingmar Bergman was born in Uppsala in 1918. " * 5_000,
 }
 _FIRST, _METHODS, _SECONDS = "The quokka lives. ", "single,flare,dragin", 60
 _OPTIONS = "continuation=1&logprobs=1&context=1000000&timeout=60"
@@ -59,7 +60,8 @@ class LyingServer(BaseHTTPRequestHandler):
         asked = json.loads(body)
         name = next((each for each in TEXTS if f"reply {each}" in body), "")
         text = _FIRST + TEXTS.get(name, "The answer is Perth.")
-        size = 40 if "in pieces" in body or not name else len(text)
+        # With log-probabilities, so much text is an event of 3 MB.
+        size = 40 if "in pieces" in body or not name else 100_000 if asked.get("logprobs") else len(text)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -85,7 +87,7 @@ def things(methods: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, text in TEXTS.items():
         yield f"document: {name}", "/v1/documents", {"id": name, "text": f"hoard {text}"}
         yield f"title, id, field: {name}", "/v1/documents", {
-            "id": f"x{name}{text[:990]}", "title": text[:1000], "text": "x", "fields": {"a": text[:1000]}
+            "id": f"x{name}{text[:300].strip()}", "title": text[:1000], "text": "x", "fields": {"a": text[:9]}
         }  # fmt: skip
         yield f"question: {name}", "/v1/chat/completions", _chat(f"hoard {text[:19_000]}", "single")
         yield f"search: {name}", "/v1/search", {"query": f"hoard {text[:19_000]}"}
@@ -175,9 +177,14 @@ def main() -> None:
                 began = time.perf_counter()
                 found = delays(served, _SECONDS, work)
                 status = receiver.recv() if receiver.poll() else ("none", 0)
-                row = [name, *(f"{each:.2f}" for each in (*found, time.perf_counter() - began)), f"{status[0]}"]
+                row = [
+                    name,
+                    *(f"{each:.2f}" for each in (*found, time.perf_counter() - began)),
+                    f"{status[0]}",
+                ]
                 print(" · ".join(row), flush=True)
                 rows.append(tuple(row))
+            print(f"{served.resident_mb:.0f} MB")
     print(markdown(("hostile thing", "/healthz, s", "first word, s", "CPU, s", "took, s", "status"), rows))
 
 

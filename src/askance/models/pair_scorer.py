@@ -12,7 +12,6 @@ from askance.core.ports import PairScorer
 from askance.core.safe_text import whole_characters
 from askance.core.types import Passage
 
-
 _TOKEN_CHARACTERS = 20
 """The number of characters for each token that are read of a text. Tokenizers truncate a pair by making all
 its parts, which takes gigabytes if both texts are long."""
