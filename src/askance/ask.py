@@ -14,7 +14,7 @@ from typing import Any
 
 from askance.confidence import Abstaining, supported_part
 from askance.core.answers import Answer, Usage
-from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError, shown
+from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
 from askance.core.filters import Filter
 from askance.core.panics import panics_as
 from askance.core.parameters import method_spec, name_of
@@ -145,7 +145,7 @@ class Engine:
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
         if not isinstance(question, Question):
-            raise QuestionError(f"{shown(question)} is no question: give a text, or an askance.Question.")
+            raise QuestionError(f"{question!r:.99} is no question: give a text, or an askance.Question.")
         check_question(question.text)
         trace = trace or Trace(listener)
         retriever = retriever or self.retriever
@@ -394,4 +394,4 @@ class NoRetriever:
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Raise `MissingAbility`."""
-        raise MissingAbility(f"the method searches for {shown(query)}, but no retriever is given.")
+        raise MissingAbility(f"the method searches for {query!r:.99}, but no retriever is given.")

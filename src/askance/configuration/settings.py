@@ -28,7 +28,7 @@ from askance.configuration.catalogue import (
     PORT_OF_SETTING,
 )
 from askance.configuration.methods import choose_method, class_of, make_method, notes_on
-from askance.core.errors import InputError, MissingAbility, UnknownName, about, shown
+from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import awaitable, check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
@@ -461,4 +461,4 @@ def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -
         return UnknownName("setting", name, [field.name for field in fields(cls)], remedy=remedy)
     message = first["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     value = first["input"]
-    return InputError(f"{name}={shown(value)}: {message[0].lower()}{message[1:]}.")
+    return InputError(f"{name}={value!r:.99}: {message[0].lower()}{message[1:]}.")

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-_MOST_SHOWN = 100
-
-
 class AskanceError(Exception):
     """The base class of all errors of askance.
 
@@ -92,12 +89,6 @@ def first_flaw(error: "ValidationError") -> str:
     return f", field {field}: {first['msg']}" if field else f": {first['msg']}"
 
 
-def shown(value: object) -> str:
-    """Return a value as a message shows it: cut after 100 characters."""
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
-
-
 class UnknownName(InputError):
     """An unknown name. The message suggests the nearest valid name."""
 
@@ -118,7 +109,7 @@ class UnknownName(InputError):
         remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""
-        super().__init__(f"unknown {kind} {shown(name)}{where}: {remedy}{listing}")
+        super().__init__(f"unknown {kind} {name!r:.99}{where}: {remedy}{listing}")
 
 
 class ParameterError(InputError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from askance.core.errors import InputError, RetrieverFailure, shown
+from askance.core.errors import InputError, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter, all_of
 from askance.core.notes import note
 from askance.core.types import Hit
@@ -98,9 +98,7 @@ class Bm25Retriever(IndexRetriever):
                 terms, k, exclude=exclude, where=self.where, parameters=self.parameters
             )
         except (ValueError, OSError, sqlite3.Error) as error:
-            raise RetrieverFailure(
-                f"{self.name} could not be searched for {shown(query)}: {error}"
-            ) from error
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
 
 
 def open_index(path: Path, k1: str | float = 1.2, b: str | float = 0.75) -> Bm25Retriever:

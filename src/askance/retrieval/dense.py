@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from askance.core.errors import ModelFailure, RetrieverFailure, shown
+from askance.core.errors import ModelFailure, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import Encoder, FilteringRetriever, Retriever
 from askance.core.types import Hit
@@ -58,9 +58,7 @@ class DenseRetriever(IndexRetriever):
             (vector,) = validate_vectors(embedded, 1, self.index.dimensions, self.encoder.name)
             return await self.index.search_vector(vector, k, exclude=exclude, where=self.where)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
-            raise RetrieverFailure(
-                f"{self.name} could not be searched for {shown(query)}: {error}"
-            ) from error
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from askance.core.errors import InputError, ModelFailure, RetrieverFailure, shown
+from askance.core.errors import InputError, ModelFailure, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import FilteringRetriever, Reranker, Retriever
 from askance.core.types import Hit
@@ -76,9 +76,7 @@ class RerankedRetriever:
         try:
             scores = list(await self.reranker.score(query, passages)) if passages else []
         except ModelFailure as error:
-            raise RetrieverFailure(
-                f"{self.name} could not be searched for {shown(query)}: {error}"
-            ) from error
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
         if len(scores) != len(passages) or not all(map(math.isfinite, scores)):
             raise RetrieverFailure(
                 f"the reranker {self.reranker.name} gave {len(scores)} scores for {len(passages)} passages, "

@@ -10,7 +10,7 @@ from askance.ask import Engine
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, PROMPT_SETS
 from askance.configuration.methods import make_method
 from askance.configuration.settings import EngineConfig
-from askance.core.errors import InputError, ParameterError, UnknownName, about, shown
+from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import known_names
 from askance.core.parameters import name_of
 from askance.core.ports import Method
@@ -111,11 +111,11 @@ def _check_value(parameter: str, value: Any) -> None:
     """Raise `ParameterError` for a value that is not a JSON scalar, or that could name a file."""
     if value is not None and not isinstance(value, str | int | float):
         raise ParameterError(
-            f"parameter {parameter}={shown(value)}: expected a number, a word, true, false or null."
+            f"parameter {parameter}={value!r:.99}: expected a number, a word, true, false or null."
         )
     shipped = _SHIPPED.get(parameter.rpartition(".")[2])
     if shipped is not None and value not in shipped:
         raise ParameterError(
-            f"parameter {parameter}={shown(value)}: a request can only name {', '.join(shipped)}; anything "
+            f"parameter {parameter}={value!r:.99}: a request can only name {', '.join(shipped)}; anything "
             "else is for the configuration of the server."
         )

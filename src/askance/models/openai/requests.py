@@ -6,7 +6,6 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
-from askance.core.errors import shown
 from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, ServerEvent, get_nested, read_event, token_count
@@ -184,9 +183,7 @@ def _read_score(event: ServerEvent, prompt: Raw, option: str) -> Scored:
     generated = event.text.removeprefix(text) if event.text.startswith(text) else ""
     if generated and len(echo) == start + len(text):
         # llama-cpp-python does this for models without BOS: each token has the value of the next one.
-        raise InvalidResponse(
-            f"log-probabilities moved by one token: none for {shown(generated)}, which it wrote"
-        )
+        raise InvalidResponse(f"log-probabilities moved by one token: none for {generated!r}, which it wrote")
     ends = [0, *accumulate(len(entry.text) for entry in event.entries)]
     option_start, option_end = start + len(before), start + len(text)
     if option_start not in ends or option_end not in ends:

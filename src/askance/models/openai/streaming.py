@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from askance.core.errors import shown
 from askance.core.types import Token, Want
 from askance.inference.stopping import StopTracker
 from askance.models.openai.events import InvalidResponse, ReportedUsage, ServerEvent, TokenLogprob
@@ -114,10 +113,8 @@ class TokenAligner:
 
     def _mismatch(self, entry: TokenLogprob) -> InvalidResponse:
         rest = self._pending[self._start : self._start + 40]
-        actual = _shown(rest) if rest else "nothing more"
-        return InvalidResponse(
-            f"log-probabilities of the token {shown(entry.text)} where its text has {actual}"
-        )
+        got = _shown(rest) if rest else "nothing more"
+        return InvalidResponse(f"log-probabilities of the token {entry.text!r:.99} where its text has {got}")
 
 
 def _is_text(raw: bytes) -> bool:
@@ -126,7 +123,7 @@ def _is_text(raw: bytes) -> bool:
 
 
 def _shown(raw: bytes) -> str:
-    return shown(raw.decode(errors="replace"))
+    return repr(raw.decode(errors="replace"))[:100]
 
 
 _VOCABULARY_SIZE = 262_144
@@ -247,9 +244,9 @@ class StreamReader:
     def _entropy(self, entry: TokenLogprob) -> float:
         """Return the lower bound of the entropy (nats), which assumes nothing about the other tokens."""
         if not entry.top:
-            raise InvalidResponse(f"no alternatives to the token {shown(entry.text)}")
+            raise InvalidResponse(f"no alternatives to the token {entry.text!r:.99}")
         logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
         try:
             return min_entropy(logprobs, self._num_top)
         except ValueError as error:
-            raise InvalidResponse(f"{error} at the token {shown(entry.text)}") from error
+            raise InvalidResponse(f"{error} at the token {entry.text!r:.99}") from error
