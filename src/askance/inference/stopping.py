@@ -168,8 +168,8 @@ class StopTracker:
             self._append(token if rest == token.text else replace(token, text=rest))
             rest = self._take_out_thoughts(len(rest))
         # What follows the limit of the answer is read only to find out whether it is a thought.
-        is_read = self._until and self.tokens and self._num_left_of_answer >= 0
-        cut = self._until(self.tokens) if is_read else None
+        is_read = self.tokens and self._num_left_of_answer >= 0
+        cut = self._until(self.tokens) if self._until and is_read else None
         stop_start = self._find_stop(min(start, len(self._text)))
         if stop_start is not None:
             self._close("stop", sum(token.start < stop_start for token in self.tokens), stop_start)
