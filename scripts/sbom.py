@@ -1,14 +1,13 @@
 """Write the bill of materials in CycloneDX: the packages of lock.txt, and the files of askance
 beside its code.
 
-python scripts/sbom.py FILE
+python scripts/sbom.py > FILE
 """
 
 import json
 import re
-import sys
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, metadata
+from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,16 +17,15 @@ SHIPPED = ROOT / "src" / "askance"
 
 def licence(package: str) -> str:
     """Return the licence that the metadata of an installed package names, or an empty string."""
-    try:
-        fields = metadata(package)
-    except PackageNotFoundError:
+    if not (found := [*distributions(name=package)]):
         return ""
+    fields = found[0].metadata
     classes = [each.split(" :: ")[-1] for each in fields.get_all("Classifier", []) if "License ::" in each]
     return fields["License-Expression"] or ", ".join(classes) or (fields["License"] or "").partition("\n")[0]
 
 
 def licence_of_file(name: str) -> str:
-    """Return the licence of a file of askance: the first row of docs/licences.md that has its folder says it."""
+    """Return the licence of a file of askance, from the first row of docs/licences.md with its folder."""
     page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `src/askance/(\S*)` \| ([^|]+?) \|", page, flags=re.MULTILINE)
     return str(next(licence for folder, licence in rows if name.startswith(folder)))
@@ -44,16 +42,14 @@ def bill() -> str:
     components, lock = [], (ROOT / "lock.txt").read_text(encoding="utf-8")
     for name, version, digest in re.findall(r"^(\S+)==(\S+) --hash=sha256:(\w+)", lock, flags=re.MULTILINE):
         purl = f"pkg:pypi/{name}@{quote(version)}"
-        library = {"type": "library", "version": version, "purl": purl, "bom-ref": purl}
-        components.append(component(name, digest, licence(name), **library))
+        components.append(component(name, digest, licence(name), type="library", version=version, purl=purl))
     for path in sorted(SHIPPED.rglob("*")):
         if path.is_file() and path.suffix not in (".py", ".pyc"):
             name, digest = path.relative_to(SHIPPED).as_posix(), sha256(path.read_bytes()).hexdigest()
             components.append(component(f"askance/{name}", digest, licence_of_file(name), type="file"))
-    return json.dumps(
-        {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}, indent=1
-    )
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
+    return json.dumps(document, indent=1)
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(bill() + "\n", encoding="utf-8")
+    print(bill())
