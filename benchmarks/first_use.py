@@ -29,7 +29,7 @@ _REPOSITORY = Path(__file__).parent.parent
 
 def demo(setup: Setup) -> Iterator[Row]:
     """Time the demo's question in a new process and in a warm one, and measure the warm process's memory."""
-    words = ("-m", "askance.cli.main", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
+    words = ("-m", "askance", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
     seconds = [timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
     yield row("question of the demo, whole process", seconds, "s", at_most=2.5)
     with _apart() as asked:

@@ -27,7 +27,8 @@ from rich.table import Table
 from tests.retrieval.constructs import constructs, document_of
 
 from askance.core.errors import InputError
-from askance.retrieval.index.formats import DocumentRow, UnreadableFile, read_file
+from askance.retrieval.index.formats import read_file
+from askance.retrieval.index.formats.content import DocumentRow, UnreadableFile
 from benchmarks.foreign_files import make_files
 
 FORMATS = ("docx", "odt", "pptx", "epub", "html", "rtf", "xlsx", "csv", "ipynb")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from askance.ask import ask
+from askance.ask import Engine
 from askance.core.ports import Method, Model, WrappedModel
 from askance.core.trace import Decided, Searched, Trace
 from askance.core.types import (
@@ -109,7 +109,7 @@ def ask_anew(
     watched, searches = Watched(model), PlayedSearches(rounds, recording.passages)
     trace, differences = Trace(), Differences()
     question = recording.question(result)
-    answered = asyncio.run(ask(question, method, {"answer": watched}, searches, trace=trace))
+    answered = asyncio.run(Engine(method, {"answer": watched}, searches).answer(question, trace=trace))
     _compare_calls(watched.calls, rounds, differences)
     _compare_decisions(trace, rounds, differences)
     for ours, theirs in zip_longest(searches.queries, searches.expected):
@@ -177,7 +177,7 @@ class Watched(WrappedModel):
         self.calls: list[tuple[TokenIds, int, TokenIds]] = []
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        found = await super().generate(request)
+        found: tuple[Generation, ...] = await super().generate(request)
         ids = tuple(token.id for token in (*found[0].tokens, *found[0].dropped))
         self.calls.append((found[0].prompt_ids, request.sampling.max_tokens, ids))
         return found

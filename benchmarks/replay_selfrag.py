@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from askance.ask import Result, ask
+from askance.ask import Engine, Result
 from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
@@ -64,7 +64,7 @@ def differences(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     if case.get("driver") == "run_step_generation_batch":
         return list(asyncio.run(_of_step(case, token_ids)))
     engine, retriever = RecordedEngine(case, token_ids), ScriptedRetriever(passages_of(case))
-    result = asyncio.run(ask(question_of(case), method_of(case), {"answer": engine}, retriever))
+    result = asyncio.run(Engine(method_of(case), {"answer": engine}, retriever).answer(question_of(case)))
     found = _of_short_form if case.get("driver") is None else _of_long_form
     return [*_of_prompts(case, engine), *found(case, result), *asyncio.run(_of_tree(case, token_ids))]
 

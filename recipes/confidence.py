@@ -35,7 +35,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
 from askance.storage.durable_files import write_atomically

@@ -24,7 +24,8 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
-from askance.models.pair_scorer import CrossEncoder, load_cross_encoder
+from askance.models.loaders import load_cross_encoder
+from askance.models.pair_scorer import CrossEncoder
 from askance_lab.training.relevance.pairs import indexed_paragraphs
 from askance_lab.training.relevance.settings import RelevanceSettings
 from askance_lab.training.relevance.train_relevance import load_base, train_relevance

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from askance.configuration.build import load_models
 from askance.configuration.evaluation import read_dataset
-from askance.configuration.grid import Grid, prepare_experiments
+from askance.configuration.grid import Grid
 from askance.core.errors import AskanceError
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
@@ -97,7 +97,7 @@ def make_runs(grid: Grid, folder: Path) -> dict[str, RecordedRun]:
     Raises:
         AskanceError: A run failed.
     """
-    ready = prepare_experiments(grid.experiments(), place_of=grid.place_of)
+    ready = grid.prepare()
     runs = {}
     for name, result in try_runs(ready, folder).items():
         if isinstance(result, AskanceError):

@@ -7,7 +7,7 @@ from html import escape
 
 import pytest
 
-from askance.ask import Engine, ask, describe_models
+from askance.ask import Engine, describe_models
 from askance.configuration.build import open_retriever
 from askance.configuration.methods import make_method
 from askance.configuration.settings import open_engine
@@ -22,6 +22,7 @@ from askance.methods.dragin.paper import DraginPaper
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 
 QUESTION = Question("q", "Which river?")
 

@@ -93,7 +93,7 @@ def test_parameters_and_prompts_reach_the_method(run, ask):
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [("Wo wurde Dvořák geboren?\n".encode(), ""), (b" \n", "is empty"), (b"\xff", "is not UTF-8")],
+    [("Wo wurde Dvořák geboren?\n".encode(), ""), (b" \n", "is empty"), (b"\xff", "is not valid Unicode")],
 )
 def test_a_dash_reads_the_question_from_standard_input(ask, monkeypatch, content, told):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -210,7 +210,7 @@ def test_nothing_that_a_model_or_a_passage_says_commands_the_terminal(run, tmp_p
 
 
 def askance(*words, before=None, **streams):
-    command = [sys.executable, "-m", "askance.cli.main", *map(str, words)]
+    command = [sys.executable, "-m", "askance", *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | streams.pop("env", {})
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8", **streams}
     return subprocess.run(command, env=environment, preexec_fn=before, check=False, **piped)

@@ -30,10 +30,10 @@ ask Q? --retriever dens --index vec               -> did you mean 'dense'
 ask Q? --encoder bundeld --retriever dense --index vec -> did you mean 'bundled'
 ask Q? --model bundeld                            -> did you mean 'bundled'
 ask Q? --model anser=scripted                     -> --model: unknown role 'anser'
-ask Q? --model gpt-4o                             -> write openai:gpt-4o for a hosted model
-ask Q? --model Qwen/Qwen2.5-7B                    -> write hf:Qwen/Qwen2.5-7B for a model of the hub
-ask Q? --model tiny.gguf                          -> a GGUF file is named gguf:tiny.gguf
-ask Q? --model /                                  -> a folder is named hf:/
+ask Q? --model gpt-4o                             -> write openai:gpt-4o, or openai:gpt-4o@
+ask Q? --model Qwen/Qwen2.5-7B                    -> write hf:Qwen/Qwen2.5-7B, or openai:
+ask Q? --model tiny.gguf                          -> write gguf:tiny.gguf, or
+ask Q? --model /                                  -> write hf:/, or
 ask Q? --model scripted --model bundled           -> more than once
 ask Q? --set pasages=3                            -> did you mean 'passages'
 ask Q? --set passages=many                        -> expected int
@@ -173,7 +173,7 @@ def place(tmp_path_factory, sample_index):
     written(folder / "unfinished", [record(1)], num_questions=3)
     write_long_answer(folder / "long")
     write_biography(folder / "life")
-    command = [sys.executable, "-m", "askance.cli.main", *DONE.split()]
+    command = [sys.executable, "-m", "askance", *DONE.split()]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder
 

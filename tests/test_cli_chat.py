@@ -106,7 +106,7 @@ class Slow(ScriptedModel):
 def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     ours, theirs = os.openpty()
-    words = ["-m", "askance.cli.main", "chat", "--model", "slow:Slow", "--method", "closed_book"]
+    words = ["-m", "askance", "chat", "--model", "slow:Slow", "--method", "closed_book"]
     terminal = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
     process = subprocess.Popen([sys.executable, *words], cwd=tmp_path, **terminal)
     os.close(theirs)

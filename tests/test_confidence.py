@@ -159,11 +159,11 @@ def test_strict_answers_lack_the_sentences_that_cite_nothing():
 
 def test_what_can_not_abstain_is_refused(monkeypatch):
     with pytest.raises(InputError, match="from 0 to 1"):
-        abstaining(0.0, below=1.5)
+        EngineConfig(abstain_below=1.5)
     for settings in ({"abstain_below": 0.5}, {"strict": True}):
         with pytest.raises(MissingAbility, match="closed_book searches nothing"):
             EngineConfig(**settings).engine(ClosedBook(), {"answer": ScriptedModel()}, None, None)
-    monkeypatch.setattr("askance.models.pair_scorer.find_spec", lambda name: None)
+    monkeypatch.setattr("askance.models.loaders.find_spec", lambda name: None)
     config = EngineConfig(abstain_below="auto")
     with pytest.raises(MissingExtra, match="rerank"):
         config.engine(Single(), {"answer": ScriptedModel()}, ScriptedRetriever(), None)

@@ -165,7 +165,7 @@ def test_killed_and_gone_on_with_it_ends_with_the_same_weights(run, dataset, qwe
     words += ["--set", "epochs=8"]
     often = ["--set", "checkpoint_minutes=0", "--out", tmp_path / "a"]
     child = subprocess.Popen(
-        [sys.executable, "-m", "askance.cli.main", *words, *often],
+        [sys.executable, "-m", "askance", *words, *often],
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
     )

@@ -271,20 +271,6 @@ class Engine:
         )
 
 
-async def ask(
-    question: Question,
-    method: Method,
-    models: Mapping[Role, RoleModel],
-    retriever: Retriever | None = None,
-    *,
-    trace: Trace | None = None,
-    where: str | Filter | None = None,
-    **options: Any,
-) -> Result:
-    """Make an engine, and answer one question with it. `options` are the other fields of `Engine`."""
-    return await Engine(method, models, retriever, **options).answer(question, trace=trace, where=where)
-
-
 def check_needs(
     method: Method,
     models: Mapping[Role, RoleModel],

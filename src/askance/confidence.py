@@ -22,15 +22,12 @@ from functools import cache
 from pathlib import Path
 
 from askance.core.answers import Answer, Citation
-from askance.core.errors import InputError
 from askance.core.ports import PairScorer
 from askance.core.trace import Searched, Trace, Uncited
 from askance.core.types import Passage, Question
 from askance.text.answers import sentence_spans
 from askance.text.support import covered_share
 
-AUTO = "auto"
-"""The word for the threshold that the recipe chose."""
 MOST_PASSAGES = 12
 """The maximum number of passages that the cross-encoder scores for one answer."""
 _CALIBRATION = Path(__file__).with_name("confidence.toml")
@@ -88,18 +85,11 @@ class Abstaining:
         scorer: The cross-encoder.
         below: The confidence below which an answer is abstained from; 0 means never.
         calibration: The regression from evidence to confidence.
-
-    Raises:
-        InputError: `below` is not a number from 0 to 1.
     """
 
     scorer: PairScorer
     below: float
     calibration: ConfidenceModel
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.below <= 1:
-            raise InputError(f"abstain_below={self.below!r}: give a confidence from 0 to 1, or {AUTO}.")
 
     async def judge(self, question: Question, answer: Answer, trace: Trace) -> Answer:
         """Return the answer with its confidence and, if it is abstained from, with the reason.
@@ -165,12 +155,12 @@ async def evidence_of(
     """
     pairs = [(question, passage.titled_text) for passage in passages]
     scores = await scorer.score_pairs(pairs) if pairs else [_LEAST_LOGIT]
-    sentences = (
-        replace(passage, text=passage.text[start:end])
+    shares = (
+        covered_share(question, passage.title, passage.text[start:end])
         for passage in passages
         for start, end in sentence_spans(passage.text)
     )
-    coverage = max((covered_share(question, sentence) for sentence in sentences), default=0.0)
+    coverage = max(shares, default=0.0)
     return AnswerEvidence(max(scores), coverage, answer.reflection, answer.agreement)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from askance.configuration.grid import Grid, prepare_experiments
+from askance.configuration.grid import Grid
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.experiment import ReadyExperiment
@@ -116,7 +116,7 @@ def _prepare(
             index = str(folder)
         names = request.grid.datasets if share == max(request.shares) else request.reporting
         part = grid_at(request.grid, settings, share, list(names), [*request.metrics, RECALL], index)
-        ready |= prepare_experiments(part.experiments(), place_of=part.place_of)
+        ready |= part.prepare()
     return ready, sizes
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from askance.configuration.build import load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
-from askance.configuration.grid import Grid, Table, prepare_experiments
+from askance.configuration.grid import Grid, Table
 from askance.configuration.methods import method_class
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.run.record import Record
@@ -282,7 +282,7 @@ def main(arguments: list[str] | None = None) -> None:
         parts.append(f"## {table.title}")
         methods = dict(table.grid_table(row) for row in table.rows if not row.absent)
         asked_of = {name: datasets[name] for name in asked}
-        prepare_experiments(_grid(options, asked_of, models, methods).experiments())  # before any question
+        _grid(options, asked_of, models, methods).prepare()  # before any question
         for label, spec in models.items():
             answers = _answers(options, datasets, label, spec, load)
             rows = measure(table, asked, answers)
@@ -325,7 +325,7 @@ def _answers(
 
     def answers(name: str, table: Table, dataset: str) -> Sequence[Record]:
         grid = _grid(options, {dataset: datasets[dataset]}, {label: spec}, {name: table})
-        ((_, run),) = try_runs(prepare_experiments(grid.experiments()), options.out / "runs", load).items()
+        ((_, run),) = try_runs(grid.prepare(), options.out / "runs", load).items()
         if isinstance(run, AskanceError):
             raise run
         return run.records

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.configuration.build import load_models
-from askance.configuration.grid import Grid, prepare_experiments
+from askance.configuration.grid import Grid
 from askance.core.errors import AskanceError
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -111,7 +111,7 @@ class Runner:
                 "in_flight": _IN_FLIGHT,
             },
         )
-        ready = prepare_experiments(grid.experiments(), place_of=grid.place_of)
+        ready = grid.prepare()
         ((_, run),) = try_runs(ready, self.out / "runs", self.load).items()
         if isinstance(run, AskanceError):
             raise run

@@ -400,7 +400,7 @@ def test_the_example_package_runs_everywhere(installed, tmp_path):
 
     def run(*words):
         paths = os.pathsep.join([str(installed), *filter(None, sys.path)])
-        command = [sys.executable, "-m", "askance.cli.main", *map(str, words)]
+        command = [sys.executable, "-m", "askance", *map(str, words)]
         environment = os.environ | {"PYTHONPATH": paths}
         ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr

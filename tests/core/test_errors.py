@@ -31,9 +31,8 @@ def test_the_docstring_prints_the_whole_tree_and_bad_input_has_an_exit_code_of_i
         (UnknownName("method", "flair", ["flare", "single"]),
          "unknown method 'flair': did you mean 'flare'? Known: flare, single."),
         (UnknownName("method", "zzz", ["flare"]), "none with a similar name. Known: flare."),
-        (PromptTooLong("tiny", prompt_tokens=90, max_tokens=20, context_tokens=100), "90 tokens"),
-        (PromptTooLong("tiny", prompt_tokens=90, max_tokens=20, context_tokens=100), "20 more"),
-        (PromptTooLong("tiny", prompt_tokens=90, max_tokens=20, context_tokens=100), "window of 100"),
+        (PromptTooLong("tiny", "90 tokens and 20 more"), "window of tiny: 90 tokens and 20 more"),
+        (PromptTooLong("tiny", "90 tokens and 20 more"), "passages=N"),
     ],
 )  # fmt: skip
 def test_messages_give_names_and_numbers(error, message):

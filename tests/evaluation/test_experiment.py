@@ -10,7 +10,7 @@ import pytest
 from askance.configuration.build import open_retriever
 from askance.configuration.evaluation import read_dataset
 from askance.configuration.experiment import Experiment, prepare_experiment
-from askance.configuration.grid import prepare_experiments, read_grid
+from askance.configuration.grid import read_grid
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import DatasetError, InputError, RunFolderError
 from askance.core.types import Question
@@ -159,7 +159,7 @@ def test_cells_of_a_grid_take_what_they_ask(experiment, tmp_path):
         methods.single-bm25 = {{ method = "single", retriever = "bm25" }}
         methods.airrag = {{ retriever = "bm25", set = {{ verifier = "emb" }} }}
     """
-    ready = prepare_experiments(read_grid(write(tmp_path / "grid.toml", text)).experiments())
+    ready = read_grid(write(tmp_path / "grid.toml", text)).prepare()
     found = {
         name.rpartition("/")[2]: (each.config["retriever"], each.config["encoder"], each.encoder is not None)
         for name, each in ready.items()

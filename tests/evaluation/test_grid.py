@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from askance.configuration.grid import prepare_experiments, read_grid
+from askance.configuration.grid import read_grid
 from askance.configuration.methods import make_method
 from askance.core.errors import (
     GridError,
@@ -82,8 +82,7 @@ class Loader:
 
 
 def run(path, folder, load=None, **terms):
-    grid = read_grid(path)
-    ready = prepare_experiments(grid.experiments(), place_of=grid.place_of)
+    ready = read_grid(path).prepare()
     work = run_grid(
         ready, folder, load or Loader(), RunOptions(**terms), lambda name: nullcontext(lambda status: None)
     )
@@ -119,8 +118,6 @@ def test_several_seeds_are_several_runs(grid_file):
         ("few/fake/dragin+20@5", 5),
         ("few/fake/single", 4),
     ]
-    assert grid.place_of("few/fake/dragin+20@0", "sample").endswith("grid.toml")
-    assert "[methods.dragin+20]" in grid.place_of("few/fake/dragin+20@0", "seeds")
 
 
 def test_a_budget_is_one_of_each_cell(grid_file):

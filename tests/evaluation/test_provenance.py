@@ -43,7 +43,7 @@ def test_code_is_told_apart_by_its_source_and_not_by_its_folder(source_of):
     assert list(code_of(["json", "askance.ask", "builtins"])) == ["askance"]
 
 
-GIT = ["abc123def456\n", "\n", "abc123def456\n", " M src/askance/ask.py\n"]
+GIT = ["abc123def456\n", "abc123def456+modified\n"]
 
 
 def test_the_revision_is_a_commit_or_else_the_version(monkeypatch, tmp_path):

@@ -127,7 +127,7 @@ def words(sample_index, tmp_path):
     """The words of a command that serves the sample with a script."""
     script = tmp_path / "replies.jsonl"
     script.write_text("\n".join([json.dumps({"text": ANSWER + " So the answer is Uppsala."})] * 3))
-    command = [sys.executable, "-m", "askance.cli.main", "mcp", "--index", str(sample_index)]
+    command = [sys.executable, "-m", "askance", "mcp", "--index", str(sample_index)]
     return [*command, "--model", f"scripted:{script}", "--method", "single"]
 
 

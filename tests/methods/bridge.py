@@ -3,13 +3,13 @@
 import asyncio
 from dataclasses import replace
 
-from askance.ask import ask
 from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
 from askance.core.types import Passage, Question
 from askance.methods.airrag.parameters import Actions
 from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 
 QUESTION = Question(
     "q", "What is the mouth of the watercourse of the body of water at Bartram's Covered Bridge?"

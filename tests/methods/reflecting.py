@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
@@ -21,6 +20,7 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 BARE = "### Instruction:\nWhich river flows through Pisa?\n\n### Response:\n"

@@ -8,20 +8,18 @@ import pytest
 
 from askance.configuration.build import load_models
 from askance.core.errors import ModelFailure
-from askance.core.types import Hit, Question
+from askance.core.types import Demo, Hit, Question
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import (
     FEATURES,
     PASSAGE_TOKENS,
     AnswerSupport,
-    JudgedPath,
     PathRewardModel,
-    Retrieval,
     path_features,
     supports_of,
 )
-from askance.methods.airrag.state import SA, Node, PathState
+from askance.methods.airrag.state import SA, SAY, ActionStep, Node, PathState
 from askance.methods.airrag.verifiers import (
     best_node,
     choose_answer,
@@ -30,7 +28,7 @@ from askance.methods.airrag.verifiers import (
     jcd_scores,
     leading_answer,
 )
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
     BRIDGE,
@@ -295,28 +293,33 @@ def test_the_support_of_answers():
     assert supports_of([], [], []) == []
 
 
-TOWNS = [Retrieval("Where is Pisa?", answer, None) for answer in ("Rome", "the Tuscany")]
-FOUND = [
-    Retrieval("Where?", "unknown", Hit(BRIDGE, 2.0, 1), 1.0),
-    Retrieval("Where does Crum Creek flow?", "Eddystone", Hit(CREEK, 4.0, 1)),
-    Retrieval("Which?", "none", None),
-]
+TOWNS = tuple(Demo("Where is Pisa?", answer) for answer in ("Rome", "the Tuscany"))
+ANSWERED = (
+    Demo("Where?", "unknown"),
+    Demo("Where does Crum Creek flow?", "Eddystone"),
+    Demo("Which?", "none"),
+)
+FOUND = ((Hit(BRIDGE, 2.0, 1),), (Hit(CREEK, 4.0, 1),), ())
+EVIDENCE = {("Where?", BRIDGE.id): 1.0}
 NONE = dict.fromkeys(FEATURES)
 SURE = AnswerSupport(1.0, 1.0, 1.0)
 OF_ANSWER = {"finished": 1, "jcd": 1, "equal_share": 1, "path_share": 1, "last_answer": 1, "repeats": 0}
 
 
 @pytest.mark.parametrize(
-    ("path", "features"),
+    ("question", "path", "support", "features"),
     [
-        (JudgedPath("Why?", FOUND, None, 1, 0.5),
+        ("Why?", PathState(history=ANSWERED, found=FOUND, num_repeats=1, share=0.5), None,
          {"finished": 0, "path_share": 0.5, "repeats": 1, "retrievals": 3, "refusals": 1,
           "retrieval_score": 3, "evidence": 1, "named": 0.5, "supported": 0.5}),
-        (JudgedPath("Is Pisa old?", TOWNS, "None", answer="Tuscany", support=SURE),
+        ("Is Pisa old?",
+         PathState((ActionStep(SAY, ()),), history=TOWNS, found=((), ()), answer="Tuscany"), SURE,
          OF_ANSWER | {"planned": 1, "plan_coverage": 0, "retrievals": 2, "refusals": 0}),
-        (JudgedPath("Is Pisa old?", TOWNS, "Where is Pisa?; What is near?", answer="Tuscany", support=SURE),
+        ("Is Pisa old?",
+         PathState((ActionStep(SAY, ("Where is Pisa?", "What is near?")),), history=TOWNS, found=((), ()),
+                   answer="Tuscany"), SURE,
          OF_ANSWER | {"planned": 2, "plan_coverage": 0.5, "retrievals": 2, "refusals": 0}),
     ],
 )  # fmt: skip
-def test_features_of_a_path(path, features):
-    assert path_features(path) == NONE | features
+def test_features_of_a_path(question, path, support, features):
+    assert path_features(question, path, support, EVIDENCE) == NONE | features

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from askance.ask import ask
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
@@ -12,6 +11,7 @@ from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.core.answers import Answer, Citation
 from askance.core.errors import AllFailed, LimitReached, ModelFailure, PresetError, UnknownName
@@ -25,6 +24,7 @@ from askance.methods.common.prompts import PLAIN
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, run
 from tests.methods.test_token_limit import num_read
 from tests.tolerances import near

@@ -10,7 +10,6 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.core.trace import Committed, Drafted, Trace, Uncited
 from askance.core.types import Passage, Question
@@ -19,6 +18,7 @@ from askance.methods.common.search import QueryMode
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.live_view import LiveView
+from tests.asking import ask
 
 QUESTION = Question("q", "Who painted the harbour of Whitby?")
 KANE = Passage("k", "Ruth Kane", "Ruth Kane was a painter. She painted the harbour of Whitby in 1931.")

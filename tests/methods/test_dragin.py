@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from askance.ask import Engine, ask
+from askance.ask import Engine
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.trace import Attended
@@ -26,6 +26,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics
 from askance.text.spacy_pipeline import load_linguistics
+from tests.asking import ask
 from tests.laboratory import usable
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")

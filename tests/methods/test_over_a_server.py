@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from askance.ask import ask
 from askance.configuration.build import load_model
 from askance.configuration.methods import make_method, method_class
 from askance.core.answers import UPPER_BOUND
@@ -16,6 +15,7 @@ from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.trace_view import spending_line, usage_line
+from tests.asking import ask
 from tests.laboratory import EVERY_METHOD
 from tests.models.scripted_server import Fault, ScriptedServer
 

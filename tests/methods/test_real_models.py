@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.core.ports import WrappedModel
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
 from askance.inference.vocabulary import Vocabulary
 from askance.retrieval.bm25 import open_index
+from tests.asking import ask
 from tests.choices import watched_choices
 from tests.laboratory import EVERY_METHOD
 from tests.methods.test_over_a_server import short

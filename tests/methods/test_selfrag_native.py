@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("torch")
 
 
-from askance.ask import ask
 from askance.configuration.methods import method_class
 from askance.core.types import Passage, Question, Span
 from askance.methods.selfrag.method import Selfrag
@@ -24,6 +23,7 @@ from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 from tests.choices import watched_choices
 from tests.laboratory import usable
 from tests.methods.reflecting import tried

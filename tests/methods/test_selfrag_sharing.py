@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.ask import ask
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
 from askance.core.trace import Generated, ScoredOptions, Trace
@@ -29,6 +28,7 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 from tests.methods.reflecting import QUESTION, Judged, ScriptedScorer, tried
 
 PASSAGES = [Passage(f"p{number}", f"Title {number}", f"Text {number}.") for number in range(5)]

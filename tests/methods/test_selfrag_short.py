@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from askance.ask import ask
 from askance.core.errors import ParameterError, RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
 from askance.core.types import Question, Span
@@ -25,6 +24,7 @@ from askance.methods.selfrag.tokens import (
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.support import citations_of
+from tests.asking import ask
 from tests.methods.reflecting import (
     ARNO,
     BARE,

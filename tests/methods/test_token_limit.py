@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.core.errors import BudgetTooSmall
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
@@ -18,6 +17,7 @@ from askance.methods.common.prompts import PromptTemplate, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 from tests.laboratory import EVERY_METHOD
 
 QUESTION = Question("q", "Which sea does the Arno flow into?", demos=())

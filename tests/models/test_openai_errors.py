@@ -324,7 +324,7 @@ def test_responses_that_never_end(server):
 def test_a_server_with_a_small_window_and_one_that_is_gone():
     with ScriptedServer(ScriptedModel(context_tokens=10)) as server:
         model = model_of(server)
-        with pytest.raises(PromptTooLong, match="context window of 10"):
+        with pytest.raises(PromptTooLong, match="in a window of 10"):
             write(model, max_tokens=9)
     with pytest.raises(ModelUnavailable, match="can't be reached"):
         write(model)

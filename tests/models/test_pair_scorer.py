@@ -25,7 +25,7 @@ from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.middleware.cache import CacheStore, cached_model
 from askance.middleware.session import Session
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.models.scripted import ScriptedPairScorer
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from askance.retrieval.index import formats
+from askance.retrieval.index.formats.content import DocumentRow
 
 _SCHEMAS, _ODF = "http://schemas.openxmlformats.org/", "urn:oasis:names:tc:opendocument:xmlns:"
 RELATIONS = f"{_SCHEMAS}officeDocument/2006/relationships"
@@ -48,15 +49,15 @@ def row_of(name: str, content: str | bytes) -> Any:
 
 def text_of(name: str, content: str | bytes) -> str:
     """Return the texts of all rows of a file, with a blank line between two of them."""
-    return "\n\n".join(row.text for row in rows(name, content) if isinstance(row, formats.DocumentRow))
+    return "\n\n".join(row.text for row in rows(name, content) if isinstance(row, DocumentRow))
 
 
-def seen(row: formats.DocumentRow) -> tuple[object, ...]:
+def seen(row: DocumentRow) -> tuple[object, ...]:
     """Return the title, the text, the sections and the fields of a row."""
     return row.title, row.text, sections(row), dict(row.fields)
 
 
-def sections(row: formats.DocumentRow) -> list[tuple[int, str, str]]:
+def sections(row: DocumentRow) -> list[tuple[int, str, str]]:
     """Return the page, the section and the first characters of each part of a text."""
     return [(mark.page, mark.section, row.text[mark.start :][:5]) for mark in row.marks]
 

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.retrieval.documents import SHOWN, page_pdf, row_of, sections, seen, stream, text_of, text_pdf
 
-from askance.retrieval.index import formats
 from askance.retrieval.index.formats import content, pdf
 
 STREET = "Die Straße nach Zürich ist schön und führt über große Brücken."
@@ -202,7 +201,7 @@ def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only()
 def test_halves_of_characters_are_replaced_in_all_that_a_row_has():
     def row(half):
         marks, fields = (content.Mark(0, 1, half),), {half: half, "n": 7}
-        return formats.DocumentRow(f"a{half}", f"{half}b", f"i{half}", 1, f"s{half}", marks, fields)
+        return content.DocumentRow(f"a{half}", f"{half}b", f"i{half}", 1, f"s{half}", marks, fields)
 
     assert content.whole(row("\ud800")) == content.whole(row("\udc00")) == row("\ufffd")
-    assert content.whole(formats.DocumentRow("a", "b")) == formats.DocumentRow("a", "b")
+    assert content.whole(content.DocumentRow("a", "b")) == content.DocumentRow("a", "b")

@@ -8,15 +8,8 @@ import pytest
 from tests.retrieval.documents import cell, docx, epub, odf, ods, ods_row, pptx, rows, word, xlsx
 from tests.retrieval.hostile import EITHER, FILES, WORD, content_of, row
 
-from askance.retrieval.index.formats import (
-    DocumentRow,
-    UnreadableFile,
-    content,
-    encodings,
-    opendocument,
-    packages,
-    spreadsheets,
-)
+from askance.retrieval.index.formats import content, encodings, opendocument, packages, spreadsheets
+from askance.retrieval.index.formats.content import DocumentRow, UnreadableFile
 from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 from tests.retrieval.documents import ATTACHED, multipart, part, row_of, rows, sections, text_pdf
 
-from askance.retrieval.index.formats import UnreadableFile, UnreadPart
+from askance.retrieval.index.formats.content import UnreadableFile, UnreadPart
 
 BASE64 = "Content-Transfer-Encoding: base64"
 

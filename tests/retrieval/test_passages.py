@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from askance.core.errors import ParameterError
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.formats import Mark
+from askance.retrieval.index.formats.content import Mark
 from askance.retrieval.index.passages import Chunking, cut_passages
 from askance.text.words import PIECE
 

@@ -15,7 +15,7 @@ from askance.core.errors import ParameterError
 from askance.core.notes import noted
 from askance.retrieval.index import reader_process
 from askance.retrieval.index.documents import read_documents
-from askance.retrieval.index.formats import DocumentRow, UnreadableFile
+from askance.retrieval.index.formats.content import DocumentRow, UnreadableFile
 from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 
 WORDS = ["quokka words"]

@@ -220,7 +220,7 @@ def test_the_bundled_reranker_prefers_the_passage_with_the_answer():
 def test_what_a_cross_encoder_needs_is_named(folder, monkeypatch):
     with pytest.raises(ModelSpecError, match="bundled cross-encoder can't run on device=cuda"):
         load_reranker("bundled?device=cuda")
-    monkeypatch.setattr("askance.models.pair_scorer.find_spec", lambda name: None)
+    monkeypatch.setattr("askance.models.loaders.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="the reranker bundled needs the package 'onnxruntime'"):
         load_reranker("bundled")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.retrieval.documents import cell, ods, ods_row, row_of, rows, seen, xlsx, xml
 
-from askance.retrieval.index.formats import UnreadPart, excel, spreadsheets
+from askance.retrieval.index.formats import excel, spreadsheets
+from askance.retrieval.index.formats.content import UnreadPart
 
 STYLES = (
     '<numFmts><numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="hh:mm AM/PM"/>'

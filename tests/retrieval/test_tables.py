@@ -7,8 +7,9 @@ import pytest
 from tests.retrieval.documents import row_of, rows
 
 from askance.core import records
-from askance.retrieval.index.formats import UnreadableFile, UnreadPart, tables
 from askance.retrieval.index.formats import rows as rows_reader
+from askance.retrieval.index.formats import tables
+from askance.retrieval.index.formats.content import UnreadableFile, UnreadPart
 
 JSON_ROWS = (
     '\ufeff{"id": "a", "title": "T", "text": "one", "more": [1]}\n\n'

@@ -3,7 +3,7 @@
 import pytest
 from tests.retrieval.documents import archive, docx, relations, row_of, rows, text_of, word, xml
 
-from askance.retrieval.index.formats import UnreadPart
+from askance.retrieval.index.formats.content import UnreadPart
 
 
 def level(number, label, format="decimal", more=""):

@@ -43,13 +43,13 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.core.errors import AskanceError
 from askance.core.trace import Decided, Expanded, Generated, Trace, Uncited
 from askance.core.types import Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 from tests.laboratory import usable
 
 ASKED = "Which river flows through Pisa?"

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError, TraceFileError
 from askance.core.trace import SCHEMA_VERSION
@@ -15,6 +14,7 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.durable_files import sealed, unsealed
 from askance.storage.trace_file import read_trace, trace_text, write_file
+from tests.asking import ask
 
 PASSAGE = Passage("a", "Köln", "Köln lies on the Rhine.", "a.txt", 0, 23)
 

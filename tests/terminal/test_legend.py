@@ -92,7 +92,8 @@ def test_actions_scores_and_costs_of_a_search_are_explained():
 def screen(events, **how):
     stream = io.StringIO()
     console = Console(file=stream, width=80, color_system=None, **how)
-    with LiveView(console, ticks=False, clock=iter(range(100)).__next__) as view:
+    console.get_time = iter(range(100)).__next__
+    with LiveView(console, ticks=False) as view:
         events(Trace(view), view)
     return stream.getvalue()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from askance.ask import ask
 from askance.core.trace import Trace
 from askance.core.types import Passage, Question
 from askance.methods.common.prompts import PromptTemplate
@@ -16,6 +15,7 @@ from askance_lab.reproductions.baselines import (
     SingleAuthors,
 )
 from askance_lab.reproductions.dragin import DraginAuthors
+from tests.asking import ask
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows\nthrough Pisa.")

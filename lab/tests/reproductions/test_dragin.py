@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from lab.tests.reproductions.scripted import run as run_on
 
-from askance.ask import ask
 from askance.core.errors import MissingAbility
 from askance.core.trace import Generated, Searched
 from askance.core.types import Demo, Passage, Question
@@ -13,6 +12,7 @@ from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance_lab.reproductions.dragin import DraginAuthors
+from tests.asking import ask
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
 ARENA = Passage("a", "Colisée", "It has a capacity of 4,000 (3,677 seated).")

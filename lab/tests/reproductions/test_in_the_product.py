@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from askance.ask import ask
 from askance.configuration.methods import make_method
 from askance.configuration.presets import preset_text
 from askance.core.parameters import changed_parameters
 from askance.core.types import Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 from tests.configuration.test_presets import HOTPOT, filled
 from tests.evaluation.choose.test_calibrate import FLARE, run
 from tests.text.test_spacy_pipeline import pipeline

@@ -8,7 +8,6 @@ import math
 
 import pytest
 
-from askance.ask import ask
 from askance.core.errors import MissingAbility
 from askance.core.types import Generation, Passage, Question, Token, untrusted
 from askance.methods.selfrag.method import Selfrag
@@ -32,6 +31,7 @@ from askance_lab.reproductions.selfrag_outputs import (
     log_retrieval_share,
     parse_segment,
 )
+from tests.asking import ask
 from tests.tolerances import near
 
 OPEN = Question("q", "Which river flows through Pisa?")

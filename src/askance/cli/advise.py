@@ -20,6 +20,7 @@ from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.installing import install_line
 from askance.core.ports import language_model
+from askance.core.token_ledger import Budget
 from askance.evaluation.choose.advise import (
     BASE,
     CANDIDATES,
@@ -38,7 +39,7 @@ from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.runner import LoadModels, loading_once
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from askance.models.pair_scorer import load_cross_encoder
+from askance.models.loaders import load_cross_encoder
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import EvaluationProgress, IndexProgress, WritingProgress
@@ -112,16 +113,15 @@ def advise(
         print_plain(out, build_index(sources, index, encoder=encoder, progress=progress))
     choice = choose_passages(index, config.seed)
     limit, has_reranker = budget or config.budget.tokens, _if_installed(load_cross_encoder) is not None
-    given: dict[str, Any] = {
-        "index": str(index),
+    common = {
+        "index": index,
         "seed": config.seed,
-        "where": choice.where,
-        "budget": {"tokens": limit} if limit else None,
-        "cache": str(config.cache) if config.cache else None,
+        "where": choice.where or None,
+        "budget": Budget(tokens=limit),
+        "cache": config.cache,
         "in_flight": config.in_flight,
         "abstain_below": 0.0 if has_reranker else None,  # 0 abstains from nothing
     }
-    common = {name: value for name, value in given.items() if value not in (None, "")}
     work = _Work(folder, config, questions, 60 * minutes, choice, common, loading_once(load_models))
     ready, trial = asyncio.run(_try(work))
     advice = find_advice(trial)

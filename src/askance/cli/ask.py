@@ -15,13 +15,13 @@ from askance.ask import Result, check_question
 from askance.cli.options import OF_ONE_QUESTION, JsonFlag, OtelFlag, recording, with_settings, write_out
 from askance.configuration.server import ServerConfig
 from askance.configuration.sources import DEFAULT, SourcedConfig
-from askance.core.errors import InputError, QuestionError
-from askance.core.notes import before_doing, noted, shown_by
+from askance.core.errors import InputError
+from askance.core.notes import before_doing, shown_by
 from askance.core.ports import Needs
 from askance.core.safe_text import json_line, printable, printable_record
 from askance.core.trace import AnyEvent, Noted
 from askance.storage.trace_file import check_writable, event_record, read_trace
-from askance.terminal.console import err, out, plain_table, print_plain
+from askance.terminal.console import out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import print_trace
 
@@ -44,7 +44,8 @@ def ask(
         askance ask "Who wrote The Third Man?" --index sample-index
         askance ask "Who wrote it?" --index my-index --method single --trace why.jsonl
     """
-    question = _question_from_input() if question == "-" else question
+    if question == "-":
+        question = sys.stdin.buffer.read().decode(errors="surrogateescape").strip()
     check_question(question)
     with recording(otel, trace) as on_end:
         if as_json:
@@ -58,15 +59,6 @@ def ask(
             engine.ask(question, listener=view)
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
-
-
-def _question_from_input() -> str:
-    try:
-        return sys.stdin.buffer.read().decode().strip()
-    except UnicodeDecodeError as error:
-        raise QuestionError(
-            f"the question on standard input is not UTF-8 ({error}): convert it to UTF-8."
-        ) from error
 
 
 def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:
@@ -167,8 +159,7 @@ def search(
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")
-    with noted(lambda name, text: print_plain(err, text, "yellow")):
-        hits = asyncio.run(retriever.search(query, k))
+    hits = asyncio.run(retriever.search(query, k))
     if as_json:
         print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
         return

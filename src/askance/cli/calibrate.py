@@ -64,7 +64,7 @@ def calibrate(
     if metric is not None:
         goal = ScoreGoal(open_metrics([metric]), searches, price)
     config = sourced.for_method()
-    config = config.changed(method=config.method or DEFAULT_METHOD)
+    config = dataclasses.replace(config, method=config.method or DEFAULT_METHOD)
     cls = type(config.make())
     if parameter is None and search_parameter(cls) is None:
         known = ", ".join(f"{method} ({name})" for method, name in calibrated_methods().items())

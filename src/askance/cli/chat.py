@@ -15,7 +15,7 @@ from askance.ask import Engine, describe_models, precisions_of
 from askance.cli.options import OF_ONE_QUESTION, OtelFlag, parameters_by_name, recording, with_settings
 from askance.configuration.sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
-from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
+from askance.core.errors import AskanceError, InputError, UnknownName
 from askance.core.notes import shown_by
 from askance.core.parameters import method_spec
 from askance.core.safe_text import printable
@@ -81,8 +81,6 @@ def _lines() -> Iterator[str]:
                 raise
             out.print()
             continue
-        except UnicodeDecodeError as error:
-            raise QuestionError(f"the input is not UTF-8 ({error}): convert it to UTF-8.") from error
         if line:
             yield line
 

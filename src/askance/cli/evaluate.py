@@ -12,7 +12,7 @@ from askance.ask import describe_models
 from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, recording, with_settings
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
 from askance.configuration.experiment import Experiment, prepare_experiment
-from askance.configuration.grid import prepare_experiments, read_grid
+from askance.configuration.grid import read_grid
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
@@ -99,8 +99,7 @@ def grid(
         askance grid grid.toml --out runs --in-flight 4
     """
     *base, flags = sourced.layers
-    contents = read_grid(file)
-    experiments = prepare_experiments(contents.experiments(base, flags), place_of=contents.place_of)
+    experiments = read_grid(file).prepare(base, flags)
     with recording(otel) as on_end:
         options = RunOptions(max_failures, retry_failures, accept_new_code, on_end)
         work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))

@@ -145,10 +145,12 @@ def main() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # a closed stream: input is empty, and output is discarded
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # JSON and TOML are always UTF-8; a terminal escapes characters that it can't show.
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+            # JSON and TOML are always UTF-8; a terminal escapes characters that it can't show. In a question,
+            # bytes that are not UTF-8 become characters that `check_question` refuses.
+            errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors=errors)
     with exit_codes():
         try:
             app(prog_name="askance")
@@ -217,7 +219,3 @@ def _root(
         askance index @sample --out sample-index
         askance ask "Where was Ingmar Bergman born?" --index sample-index
     """
-
-
-if __name__ == "__main__":
-    main()

@@ -40,7 +40,7 @@ def serve(
     keys = read_keys(config.api_key_env, os.environ)
     check_address(config.host, keys)
     if config.budget.seconds is None:
-        config = config.changed(budget=replace(config.budget, seconds=QUESTION_SECONDS))
+        config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
     limits = Limits(config.questions_in_flight, config.waiting, strict_parameters=config.strict_parameters)
     hosts = allowed_hosts(config.host, config.allow_host)
     with open_socket(config.host, config.port) as listening, recording(otel) as on_end:

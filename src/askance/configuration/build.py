@@ -94,9 +94,6 @@ async def check_model(spec: str) -> "CheckReport":
 
 def load_models(specs: Mapping[str, Any]) -> dict[Role, RoleModel]:
     """Load models by role. A specification given for two roles is loaded once. Objects stay unchanged."""
-    for role in specs:
-        if role not in ROLES:
-            raise UnknownName("role", role, ROLES)
     loaded: dict[str, RoleModel] = {}
     for role, spec in specs.items():
         if isinstance(spec, str) and spec not in loaded:
@@ -326,17 +323,10 @@ def _suggestion(name: str) -> str:
 
     The remedy is an empty string if the name begins with a kind, even with a misspelt one.
     """
-    kind, colon, _ = name.partition(":")
-    if colon or get_close_matches(kind.lower(), MODELS, n=1, cutoff=0.7):
+    if ":" in name or get_close_matches(name.lower(), MODELS, n=1, cutoff=0.7):
         return ""
-    if name.endswith(".gguf"):
-        return f"a GGUF file is named gguf:{name}."
-    if Path(name).expanduser().is_dir():
-        return f"a folder is named hf:{name}."
-    on_server = f"openai:{name}@http://HOST:PORT/v1 for one on a server"
-    if "/" in name:
-        return f"write hf:{name} for a model of the hub, or {on_server}."
-    return f"write openai:{name} for a hosted model, or {on_server}."
+    kind = "gguf" if name.endswith(".gguf") else "hf" if "/" in name or Path(name).is_dir() else "openai"
+    return f"write {kind}:{name}, or openai:{name}@http://HOST:PORT/v1 for one on a server."
 
 
 def _encoder_of(index: Path) -> Encoder:

@@ -24,7 +24,7 @@ FALLBACKS = ("flare", "iterdrag", "single")
 """The methods to try, in this order, if no method is named and the model does not support the default one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kind:
     """One row of a table.
 
@@ -64,15 +64,9 @@ class Kind:
 
     def __post_init__(self) -> None:
         form = self.form.partition("[?")[0]
-        places = None if re.search("[A-Z]", form) else tuple(re.findall(r":(\w+)", form))
-        options = (*re.findall(r"(\w+)=", self.form), *self.further_options)
-        derived = {
-            "options": options,
-            "places": places,
-            "needs_place": re.match(r"[\w-]+:", form) is not None,
-        }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+        self.options = (*re.findall(r"(\w+)=", self.form), *self.further_options)
+        self.places = None if re.search("[A-Z]", form) else tuple(re.findall(r":(\w+)", form))
+        self.needs_place = re.match(r"[\w-]+:", form) is not None
 
     @property
     def missing(self) -> list[str]:
@@ -130,7 +124,7 @@ MODELS = {
         in_flight=8,
     ),
     "cross-encoder": Kind(
-        "askance.models.pair_scorer:load_cross_encoder",
+        "askance.models.loaders:load_cross_encoder",
         "a model that gives a pair of texts one score or two, for the roles critic and reward: bundled, a "
         "directory that `askance train relevance` wrote, or any sequence classifier",
         "cross-encoder:NAME[?device=…]",
@@ -206,10 +200,8 @@ INDEX_RETRIEVERS = tuple(name for name, kind in RETRIEVERS.items() if kind.place
 """The retrievers that search the index folder, which is a setting of its own and no part of their names."""
 
 RERANKERS = {
-    "bundled": Kind("askance.models.pair_scorer:load_cross_encoder", "", "bundled[?device=…]"),
-    "cross-encoder": Kind(
-        "askance.models.pair_scorer:load_cross_encoder", "", "cross-encoder:NAME[?device=…]"
-    ),
+    "bundled": Kind("askance.models.loaders:load_cross_encoder", "", "bundled[?device=…]"),
+    "cross-encoder": Kind("askance.models.loaders:load_cross_encoder", "", "cross-encoder:NAME[?device=…]"),
     "model": Kind("askance.models.label_reranker:LabelReranker", "", "model:SPEC"),
 }
 
@@ -251,19 +243,16 @@ METRICS: Mapping[str, Metric] = {
     "precision": Metric(f"{_ANSWERS}:precision", "short answer"),
     "recall": Metric(f"{_ANSWERS}:recall", "short answer"),
     "accuracy": Metric(f"{_ANSWERS}:accuracy", "short answer"),
+    "match": Metric(f"{_ANSWERS}:match", "text"),
     "yes_no_accuracy": Metric(f"{_ANSWERS}:yes_no_accuracy", "short answer"),
     "choice_accuracy": Metric(f"{_ANSWERS}:choice_accuracy", "short answer", takes_example=True),
-    "match": Metric(f"{_ANSWERS}:match", "text"),
     "rouge_l": Metric(f"{_ANSWERS}:rouge_l", "text", package="rouge_score", extra="eval"),
     "rouge_lsum": Metric(f"{_ANSWERS}:rouge_lsum", "text", package="rouge_score", extra="eval"),
     "str_em": Metric(f"{_ANSWERS}:str_em", "text", takes_example=True),
-    "citation_precision": Metric(f"{_ANSWERS}:citation_precision", "citations", takes_example=True),
-    "citation_recall": Metric(f"{_ANSWERS}:citation_recall", "citations", takes_example=True),
     "supporting_recall": Metric(
         f"{_ANSWERS}:supporting_recall", "trace", takes_example=True, counts_passages=True
     ),
+    "citation_precision": Metric(f"{_ANSWERS}:citation_precision", "citations", takes_example=True),
+    "citation_recall": Metric(f"{_ANSWERS}:citation_recall", "citations", takes_example=True),
 }
-DEFAULT_METRICS = (
-    "exact_match", "f1", "precision", "recall", "accuracy", "match", "yes_no_accuracy",
-    "choice_accuracy", "str_em", "supporting_recall", "citation_precision", "citation_recall",
-)  # fmt: skip
+DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if not metric.package)

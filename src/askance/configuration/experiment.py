@@ -1,7 +1,6 @@
 """Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from askance.ask import Engine, check_can_search
 from askance.configuration.build import plugin_module
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
 from askance.configuration.evaluation import open_metrics, read_dataset
-from askance.configuration.methods import choose_method, class_of, prompts_class
+from askance.configuration.methods import choose_method, class_of, defaults_of, prompts_class, with_members
 from askance.configuration.settings import (
     SELECTIONS,
     STRICT,
@@ -109,7 +108,7 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
     experiment.check_retrieval(method.needs)
     encoder = experiment.open_encoder(load)
     retriever = None if experiment.is_gold else experiment.open_retriever(encoder, load)
-    with about("questions"):
+    with about("dataset"):
         examples = load(read_dataset, experiment.dataset, experiment.limit)
     with about("ids"):
         questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
@@ -147,13 +146,7 @@ def _modules(experiment: Experiment, method: Any) -> Iterator[str]:
     yield plugin_module("reranker", experiment.rerank)
     yield from (plugin_module("model", model) for model in experiment.models.values())
     yield from (plugin_module("metric", metric) for metric in experiment.metrics)
-    yield from _method_modules(method)
-
-
-def _method_modules(method: Any) -> Iterator[str]:
-    yield type(method).__module__
-    for each in fields(method) if is_dataclass(method) else ():
-        value = getattr(method, each.name)
-        yield type(value).__module__
-        for _, member in getattr(value, "named", ()):
-            yield from _method_modules(member)
+    for member in with_members(method):
+        yield type(member).__module__
+        parameters = defaults_of(type(member))
+        yield from (type(getattr(member, parameter)).__module__ for parameter in parameters)

@@ -31,10 +31,10 @@ relative to the current folder.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -131,11 +131,31 @@ class Grid:
             base: The layers of settings that the file overrides; models come only from the file.
             flags: Settings that override the file.
         """
+        return {name: cast(Experiment, each.config) for name, each in self._sourced(base, flags)}
+
+    def prepare(
+        self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
+    ) -> dict[str, ReadyExperiment]:
+        """Load and check everything that the experiments need, except models (see `prepare_experiment`).
+
+        Raises:
+            GridError: An experiment can't be prepared. The message names it, and the table of the value.
+        """
+        ready, load_once = {}, cache(load_now)
+        for name, sourced in list(self._sourced(base, flags)):
+            with _named(name), sourced.naming_origins():
+                ready[name] = prepare_experiment(cast(Experiment, sourced.config), load_once)
+        return ready
+
+    def _sourced(
+        self, base: Iterable[Iterable[SourcedValue]], flags: Iterable[SourcedValue]
+    ) -> Iterator[tuple[str, SourcedConfig]]:
+        """Yield the configuration of each experiment, with the origins of its values."""
         below = [[each for each in layer if each.name != "models"] for layer in base]
-        common, above, experiments = list(self._given((), self.common)), list(flags), {}
+        common, above = list(self._given((), self.common)), list(flags)
         for model, dataset, method in product(self.models, self.datasets, self.methods):
             name = f"{dataset}/{model}/{method}"
-            with _place_in_errors(name):
+            with _named(name):
                 of_experiment = [
                     *given_as({"method": method}, self._origin("methods", method)),
                     *given_as({"models": self.models[model]}, self._origin("models", model)),
@@ -146,25 +166,15 @@ class Grid:
                 for seed in self._seeds(dataset, method):
                     of_seed = [] if seed is None else given_as({"seed": seed}, self.place)
                     sourced = merged([*layers, of_seed, above], Experiment)
-                    with sourced.naming_origins(SETTINGS):
-                        run = name if seed is None else f"{name}@{seed}"
-                        experiments[run] = cast(Experiment, _without_unused(sourced))
-        return experiments
+                    with sourced.naming_origins():
+                        config = _without_unused(sourced)
+                    yield name if seed is None else f"{name}@{seed}", replace(sourced, config=config)
 
     def _seeds(self, dataset: str, method: str) -> Sequence[int | None]:
         """Return the seeds of an experiment, or None alone if there are not several."""
         tables = (self.methods[method], self.datasets[dataset], self.common)
         deciding: Table = next((table for table in tables if {"seed", _SEEDS} & table.keys()), {})
         return cast(Sequence[int | None], deciding.get(_SEEDS, [None]))
-
-    def place_of(self, experiment: str, setting: str) -> str:
-        """Return the table that sets a setting of an experiment, with its file; empty if none does."""
-        dataset, _, method = experiment.partition("@")[0].split("/")
-        if setting in self.methods[method]:
-            return self._origin("methods", method)
-        if setting in self.datasets[dataset]:
-            return self._origin("datasets", dataset)
-        return self.place if setting in self.common else ""
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
         """Return the settings in a table."""
@@ -196,31 +206,10 @@ def read_grid(path: Path) -> Grid:
     return Grid(**tables, common=content, place=f"the grid {path}")
 
 
-def prepare_experiments(
-    experiments: Mapping[str, Experiment],
-    place_of: Callable[[str, str], str] = lambda name, setting: "",
-) -> dict[str, ReadyExperiment]:
-    """Load and check everything that the experiments need, except models (see `prepare_experiment`).
-
-    Args:
-        place_of: A function that takes the name of an experiment and the name of a setting, and returns where
-            the setting was given, such as `Grid.place_of`.
-
-    Raises:
-        GridError: An experiment can't be prepared. The message names the experiment.
-    """
-    ready, load_once = {}, cache(load_now)
-    for name, experiment in experiments.items():
-        with _place_in_errors(name, partial(place_of, name)):
-            ready[name] = prepare_experiment(experiment, load_once)
-    return ready
-
-
 @contextmanager
-def _place_in_errors(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
-    """Convert an `InputError` into a `GridError` that names the experiment or the location in the file."""
+def _named(experiment: str) -> Iterator[None]:
+    """Convert an `InputError` into a `GridError` that names the experiment."""
     try:
         yield
     except InputError as error:
-        location = ": ".join(filter(None, (place, place_of(error.setting))))
-        raise GridError(f"{location}: {error}") from error
+        raise GridError(f"{experiment}: {error}") from error

@@ -30,7 +30,6 @@ from askance.configuration.presets import Preset, open_preset, own_preset
 from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
 from askance.core.extensions import find_extension, known_names
 from askance.core.parameters import (
-    SearchParameter,
     changed_parameters,
     name_of,
     parse_parameters,
@@ -120,15 +119,16 @@ def make_method(
         chosen = own_preset(model) if preset is None else open_preset(preset)
         made = _make(spec, settings, chosen, model)
         if preset is not None:
-            chosen.check_knows(*(name_of(type(each)) for each in _with_members(made)))
+            chosen.check_knows(*(name_of(type(each)) for each in with_members(made)))
     return made
 
 
-def _with_members(method: Method) -> Iterator[Method]:
+def with_members(method: Method) -> Iterator[Method]:
+    """Yield a method, and the methods that it has as members."""
     yield method
     for field in _fields(type(method)):
         for _, member in getattr(getattr(method, field.name), "named", ()):
-            yield from _with_members(member)
+            yield from with_members(member)
 
 
 def _make(
@@ -187,11 +187,12 @@ def _collection(
 
 def calibrated_methods() -> dict[str, str]:
     """Return the parameter to calibrate for each method that has one, including methods of plug-ins."""
-    parameters: dict[str, SearchParameter | None] = {}
+    parameters = {}
     for name in known_names("methods", METHODS):
         with suppress(InputError):  # a plug-in that can't be imported
-            parameters[name] = search_parameter(method_class(name))
-    return {name: parameter.name for name, parameter in parameters.items() if parameter is not None}
+            if parameter := search_parameter(method_class(name)):
+                parameters[name] = parameter.name
+    return parameters
 
 
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:
@@ -324,7 +325,7 @@ def notes_on(method: Method, models: Mapping[Role, RoleModel], spec: str) -> Ite
         PromptsError: A text that a prompts file changes would be in no prompt.
     """
     member: Any
-    for member in _with_members(method):
+    for member in with_members(method):
         name = name_of(type(member))
         for key, place in getattr(getattr(member, "prompts", None), "places", {}).items():
             if reason := _no_effect(key, member, name, language_model(models["answer"])):

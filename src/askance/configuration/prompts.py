@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, PROMPT_SETS
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
+from askance.core.safe_text import json_line  # a string of JSON is one of TOML, too
 from askance.core.toml_file import read_toml
 from askance.core.types import Demo
 from askance.methods.airrag import prompts as airrag
@@ -52,7 +53,6 @@ _BUILT_IN: dict[tuple[type[Any], str], Any] = {
 _OF_METHODS: Mapping[type[Any], str] = {AirragPromptTemplate: "of airrag", Instructions: "of selfrag"}
 _NO_EXAMPLES: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEYS}}
 """The worked examples of a file for AirRAG, which never come from its base."""
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 W = TypeVar("W", bound=Any)
 """A prompt template."""
 
@@ -111,18 +111,12 @@ def to_toml(template: Any, **more: str) -> str:
     for key, value in content.items():
         if key not in lists:
             where = "  # only in chats" * (key == "system" and isinstance(template, PromptTemplate))
-            lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}{where}")
+            lines.append(f"{key} = {json_line(value)}{where}")
     for key, demos in lists.items():
         for demo in demos:
-            question, answer = _quoted(demo.question), _quoted(demo.answer)
+            question, answer = json_line(demo.question), json_line(demo.answer)
             lines += ["", f"[[{key}]]", f"question = {question}", f"answer = {answer}"]
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Return `text` as a quoted TOML string on one line, with an escape for each non-printing character."""
-    shown = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
-    return f'"{"".join(shown)}"'
 
 
 def _keys_of(template: Any) -> tuple[str, ...]:

@@ -8,14 +8,12 @@ The command line, files, the environment, evaluations, grids and calibration all
 reproduced.
 """
 
-import inspect
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field, fields, is_dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic.dataclasses import dataclass
@@ -195,11 +193,6 @@ class EngineConfig:
             raise _flaw(cls, error, getattr(given, "kwargs", None) or {}) from None
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The settings by name, without those that a subclass adds."""
-        return {name: getattr(self, name) for name in SETTINGS}
-
-    @property
     def model_specs(self) -> dict[str, str]:
         """The specifications of the models by role. An object is represented by its name."""
         return {role: str(getattr(spec, "name", spec)) for role, spec in self.models.items()}
@@ -227,28 +220,14 @@ class EngineConfig:
         return self.in_flight or (build.recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
 
     def make(self, method: Any = None) -> Method:
-        """Return the method with the parameters, prompts and preset of this configuration.
-
-        The configured method is made once. Another one, given by its name, is made by each call.
+        """Return the method, or another one by its name, with the parameters, prompts and preset configured.
 
         Raises:
             InputError: A name, parameter, prompt set or preset can't be used.
         """
-        if method is None:
-            return self._made
         spec, prompts, preset = self.answer_spec, self.prompts, self.preset
+        method = method or self.method or DEFAULT_METHOD
         return make_method(method, self.parameters, model=spec, prompts=prompts, preset=preset)
-
-    @cached_property
-    def _made(self) -> Method:
-        return self.make(self.method or DEFAULT_METHOD)
-
-    def changed(self, **settings: Any) -> Self:
-        """Return the configuration with changed settings, none of which concerns its method."""
-        config = replace(self, **settings)
-        if "_made" in vars(self):
-            vars(config)["_made"] = self._made
-        return config
 
     @about("retriever")
     def check_retrieval(self, needs: Needs) -> None:
@@ -338,10 +317,7 @@ class EngineConfig:
 
         method = self.make()
         self.check_retrieval(method.needs)
-        if self.cache is not None:
-            from askance.middleware.cache import CacheStore
-
-            CacheStore(self.cache)  # reports a problem with the file early
+        self.cached_models({})  # reports a problem with the file of the cache early
         encoder = self.open_encoder() if encoder is None else encoder
         retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
@@ -395,7 +371,8 @@ class EngineConfig:
 
     def stored(self) -> dict[str, Any]:
         """Return the whole configuration as JSON values, as traces and run folders store it."""
-        stored: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(self.settings)}
+        settings = {name: getattr(self, name) for name in SETTINGS}  # not those that a subclass adds
+        stored: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(settings)}
         if self.method is not None and not isinstance(self.method, str):
             cls, name = type(self.method), name_of(type(self.method))
             target = spec_of(cls) if is_dataclass(self.method) else ""
@@ -453,16 +430,15 @@ def kind_of(config: type[EngineConfig], name: str) -> type:
     return next((kind for kind in (bool, int) if kind in (hint, *get_args(hint))), str)
 
 
-def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engine":
-    """Make an engine from a configuration, or from settings by name.
+def open_engine(**settings: Any) -> "Engine":
+    """Make an engine from settings by name.
 
     Unlike `read_config`, this function reads no files and no environment variables. The models are loaded
     last, after everything else has been checked.
 
     Args:
-        config: The configuration.
-        settings: The settings of `EngineConfig`, which says what each means, if no configuration is given.
-            `model` and `set` are other names of `models` and `parameters`.
+        settings: The settings of `EngineConfig`, which says what each means. `model` and `set` are other
+            names of `models` and `parameters`.
 
     Example:
         open_engine(index="my-index", method="flare", model="bundled", parameters={"passages": 5})
@@ -470,22 +446,7 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> "Engi
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
-    if config is None:
-        config = EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()})
-    return config.open()
-
-
-def _signature(*names: str) -> inspect.Signature:
-    """Return the signature of what takes the settings by name: pydantic's own is too long to read."""
-    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, default=None) for name in names]
-    defaults = {name: getattr(EngineConfig(), name) for name in SETTINGS}
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    settings = [inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()]
-    return inspect.Signature([*first, *settings])
-
-
-vars(open_engine)["__signature__"] = _signature("config")
-EngineConfig.__signature__ = _signature()  # type: ignore[attr-defined]
+    return EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()}).open()
 
 
 def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -> InputError:

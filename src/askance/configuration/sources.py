@@ -52,7 +52,6 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 """Variables that are not settings: ASKANCE_CACHE is the folder for files that askance can regenerate."""
 _TABLES = {name for name in SETTINGS if has_entries(name)}
 """The settings whose entries are separate values."""
-_HEAD = {"schema", "askance"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +135,15 @@ class SourcedConfig:
             name: SETTINGS[name].default for name in uses if not uses[name] and name not in self.flags
         }
         used = [role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags]
-        return config.changed(**unused, models={role: config.models[role] for role in used})
+        return replace(config, **unused, models={role: config.models[role] for role in used})
 
     @contextmanager
-    def naming_origins(self, names: Collection[str]) -> Iterator[None]:
+    def naming_origins(self, names: Collection[str] = ()) -> Iterator[None]:
         """Prefix the message of an `InputError` in the block with the origin of the wrong value.
 
         Args:
-            names: The names of the settings to consider. An error about another setting is not changed.
+            names: The names of the settings to consider, by default all. An error about another setting is
+                not changed.
         """
         try:
             yield
@@ -152,7 +152,7 @@ class SourcedConfig:
             candidates = [key for key in self.origins if key.startswith(name) and key not in self.flags]
             # A parameter may belong to a member (parameters.single.passages). The method's own wins.
             key = min((key for key in candidates if key.endswith(dot + entry)), key=len, default="")
-            if name in names and key:
+            if key and (not names or name in names):
                 error.args = (f"{self.origins[key]}: {error}",)
             raise
 
@@ -325,7 +325,7 @@ def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
             f"the configuration {path} has schema {version!r}; this version reads {SCHEMA_VERSION}.{by} Use "
             "the askance that it was written for."
         )
-    settings = {key: value for key, value in content.items() if key not in _HEAD}
+    settings = {key: value for key, value in content.items() if key not in ("schema", "askance")}
     return given_as(settings, str(path), is_data=is_data)
 
 

@@ -183,25 +183,12 @@ class ModelSpecError(InputError):
 class PromptTooLong(InputError):
     """A prompt that does not fit into the model's context window together with the new tokens."""
 
-    def __init__(self, model: str, *, prompt_tokens: int, max_tokens: int, context_tokens: int) -> None:
+    def __init__(self, model: str, reason: str) -> None:
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens and {max_tokens} more were requested, but {model} "
-            f"has a context window of {context_tokens}: shorten the question, use fewer passages "
-            "(--set passages=N) or fewer new tokens (--set max_tokens=N), or name a model with a longer "
-            "window."
-        )
-
-    @classmethod
-    def from_server(cls, model: str, reason: str) -> "PromptTooLong":
-        """Return the error for a prompt that exceeds the context window of a server, for a given reason."""
-        error = cls.__new__(cls)
-        Exception.__init__(
-            error,
             f"the prompt and the new tokens do not fit into the context window of {model}: {reason}. "
             "Shorten the question, use fewer passages (--set passages=N) or fewer new tokens (--set "
-            "max_tokens=N).",
+            "max_tokens=N), or name a model with a longer window."
         )
-        return error
 
 
 class BudgetTooSmall(InputError):

@@ -42,14 +42,10 @@ def checked_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
     Args:
         kw_only: Take the fields of this class by name only.
     """
-
-    def decorate(cls: type[T]) -> type[T]:
-        make = pydantic.dataclasses.dataclass(
-            frozen=True, slots=True, repr=False, kw_only=kw_only, config=CHECKED
-        )
-        return cast(type[T], make(cls))
-
-    return decorate
+    make = pydantic.dataclasses.dataclass(
+        frozen=True, slots=True, repr=False, kw_only=kw_only, config=CHECKED
+    )
+    return cast(Callable[[type[T]], type[T]], make)
 
 
 def parameter(default: T, help: str, *, at_least: float | None = None, at_most: float | None = None) -> T:

@@ -89,7 +89,8 @@ def parse_method(text: str) -> Spec:
         return Spec(text, is_call=True)
     reader = _Reader(text)
     spec = reader.call()
-    reader.expect_end()
+    if reader.at < len(text):
+        raise _flaw(text, reader.at, "nothing may follow the closing parenthesis")
     return spec
 
 
@@ -127,18 +128,18 @@ class _Reader:
     """A reader of the form with parentheses, which keeps its position in the text."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
+        self._text, self.at = text, 0
 
     def call(self, depth: int = 0) -> Spec:
         name = self._match(_NAME, "write the name of a method")
         if depth > _MOST_DEPTH:
-            raise _flaw(self._text, self._at, f"methods can be nested {_MOST_DEPTH} deep")
+            raise _flaw(self._text, self.at, f"methods can be nested {_MOST_DEPTH} deep")
         self._expect("(")
         arguments: dict[str, str | Spec] = {}
         while not self._takes(")"):
             if arguments:
                 self._expect(",")
-            start = self._at
+            start = self.at
             key = self._match(_NAME, "write parameter=value")
             if key in arguments:
                 raise _flaw(self._text, start, f"{key} is given twice: give it once")
@@ -146,19 +147,15 @@ class _Reader:
             arguments[key] = self._value(depth)
         return Spec(name, options=arguments, is_call=True)
 
-    def expect_end(self) -> None:
-        if self._at < len(self._text):
-            raise _flaw(self._text, self._at, "nothing may follow the closing parenthesis")
-
     def _value(self, depth: int) -> "str | Spec":
         self._skip()
-        if self._text.startswith('"', self._at):
+        if self._text.startswith('"', self.at):
             quoted = self._match(_QUOTED, "close the quotation mark")
             try:
                 return str(json.loads(quoted))
             except ValueError as error:
-                raise _flaw(self._text, self._at, f"not a quoted text ({error})") from error
-        name = _NAME.match(self._text, self._at)
+                raise _flaw(self._text, self.at, f"not a quoted text ({error})") from error
+        name = _NAME.match(self._text, self.at)
         if name is not None and self._text.startswith("(", name.end()):
             return self.call(depth + 1)
         return self._match(
@@ -167,22 +164,22 @@ class _Reader:
 
     def _takes(self, mark: str) -> bool:
         self._skip()
-        is_next = self._text.startswith(mark, self._at)
-        self._at += is_next
+        is_next = self._text.startswith(mark, self.at)
+        self.at += is_next
         return is_next
 
     def _expect(self, mark: str) -> None:
         if not self._takes(mark):
-            raise _flaw(self._text, self._at, f"expected {mark!r}")
+            raise _flaw(self._text, self.at, f"expected {mark!r}")
 
     def _match(self, pattern: re.Pattern[str], problem: str) -> str:
         self._skip()
-        match = pattern.match(self._text, self._at)
+        match = pattern.match(self._text, self.at)
         if match is None:
-            raise _flaw(self._text, self._at, problem)
-        self._at = match.end()
+            raise _flaw(self._text, self.at, problem)
+        self.at = match.end()
         return match.group()
 
     def _skip(self) -> None:
-        match = _BLANK.match(self._text, self._at)
-        self._at = self._at if match is None else match.end()
+        match = _BLANK.match(self._text, self.at)
+        self.at = self.at if match is None else match.end()

@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure, ParameterError
-from askance.core.types import (
-    GenerateRequest,
-    Generation,
-    Key,
-    Sampling,
-    Scored,
-    Token,
-    TokenIds,
-)
+from askance.core.types import GenerateRequest, Generation, Key, Sampling, Scored, Token, TokenIds
 from askance.inference.backend import StepOutput
 from askance.inference.stopping import StopTracker, Thoughts
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
@@ -154,7 +146,7 @@ class SamplingRequest:
         """
         self._num_cached = num_cached_tokens
         if output.attention is not None:
-            weights = _pooled(output.attention, self._call.want.attention)
+            weights = pooled(output.attention, self._call.want.attention)
             self._stops.set_attention(weights, len(self._prompt_ids))
         logits: TokenLogits = output.logits[-1]
         token = self._token(self._sampler.sample(logits), logits)
@@ -187,7 +179,7 @@ class SamplingRequest:
         )
 
 
-def _pooled(weights: NDArray[np.float32], way: str | None) -> NDArray[np.float32]:
+def pooled(weights: NDArray[np.float32], way: str | None) -> NDArray[np.float32]:
     """Return attention weights of shape [heads, tokens], pooled over heads unless `way` is "heads"."""
     if way == "heads":
         return weights

@@ -169,8 +169,9 @@ class StopTracker:
             kept = self.tokens[: cut.keep_tokens]
             self._close(cut.reason, len(kept), kept[-1].end if kept else 0)
         elif self.num_left > 0:
-            held_chars = max(_num_held(self._text, self._stops), _num_chars_of_tag(self._text))
-            self._show(len(self._text) - held_chars)
+            line = self._text[self._text.rfind("\n") + 1 :]
+            num_chars_of_tag = len(line) if line.lstrip() in _PREFIXES else 0
+            self._show(len(self._text) - max(_num_held(self._text, self._stops), num_chars_of_tag))
         self._check_limit()
 
     def generation(
@@ -214,12 +215,13 @@ class StopTracker:
             What follows the tag that opens a thought, or None if the text ends in the answer.
         """
         text, searched = self._text, max(0, len(self._text) - num_new)
-        opening = _find_opening(text, text.rfind("\n", 0, searched) + 1)
+        # A tag opens a thought only at the beginning of a line, so an answer may quote it elsewhere.
+        opening = _OPENING.search(text, text.rfind("\n", 0, searched) + 1)
         closing = _find_closing(text, num_new, is_first=not self._has_thoughts)
-        if opening and not (closing and closing[0] < opening[0]):
-            rest, self._text = text[opening[1] :], text[: opening[0]]
+        if opening and not (closing and closing[0] < opening.start()):
+            rest, self._text = text[opening.end() :], text[: opening.start()]
             self._is_thinking = self._has_thoughts = True
-            self._drop(opening[0])
+            self._drop(opening.start())
             return rest
         if closing and (self._may_think or (self._has_thoughts and not text[: closing[0]].strip())):
             # The prompt opened the thought, or a tag closes it for the second time.
@@ -264,18 +266,6 @@ class StopTracker:
             self._shown_chars = num_chars
 
 
-def _find_opening(text: str, start: int) -> tuple[int, int] | None:
-    """Return where the first opening tag in `text` begins and ends, or None if there is none.
-
-    A tag opens a thought only at the beginning of a line, so an answer may quote it elsewhere.
-
-    Args:
-        start: The offset of the first line to search.
-    """
-    found = _OPENING.search(text, start)
-    return None if found is None else found.span()
-
-
 def _find_closing(text: str, num_new: int, *, is_first: bool = False) -> tuple[int, int] | None:
     """Return where the first closing tag that reaches into the last characters begins and ends, or None.
 
@@ -289,13 +279,6 @@ def _find_closing(text: str, num_new: int, *, is_first: bool = False) -> tuple[i
     first, last = _BARE_CHANNELS
     offset = text.find(last, start) if is_first and text.startswith(first) else -1
     return None if offset < 0 else (offset, offset + len(last))
-
-
-def _num_chars_of_tag(text: str) -> int:
-    """Return how many characters at the end of `text` may become a tag."""
-    line = text[text.rfind("\n") + 1 :]
-    content = line.lstrip()
-    return len(line) if content in _PREFIXES else 0
 
 
 def opened_tag(prompt: str) -> str:

@@ -91,10 +91,9 @@ def _finish(root: api.Span, recorded: Sequence[events.AnyEvent]) -> None:
     """Set the answer, or the error of a question that failed."""
     last = recorded[-1]
     if isinstance(last, events.Answered):
+        cited = [each.passage.id for each in last.answer.citations]
         root.set_attribute(SpanAttributes.OUTPUT_VALUE, last.answer.text)
-        root.set_attribute("askance.short_answer", last.answer.short)
-        root.set_attribute("askance.cited", [each.passage.id for each in last.answer.citations])
-        root.set_attribute("askance.searches", last.usage.searches)
+        root.set_attributes(_own(short_answer=last.answer.short, cited=cited, searches=last.usage.searches))
         root.set_status(api.StatusCode.OK)
         return
     failures = [event for event in recorded if isinstance(event, events.Failed)]
@@ -116,10 +115,7 @@ def _call(
         return f"{event.role} attend", _model(event.role, asked, event.prompt_tokens)
     if isinstance(event, events.Searched):
         cause = None if event.parent is None else recorded[event.parent]
-        return "search", {
-            **_documents(event),
-            **(_decision(cause) if isinstance(cause, events.Decided) else {}),
-        }
+        return "search", _documents(event) | (_decision(cause) if isinstance(cause, events.Decided) else {})
     if isinstance(event, events.Expanded):
         return f"expand {event.node}", _expanded(event)
     return None
@@ -138,24 +134,21 @@ def _model(role: str, asked: events.Asked, prompt_tokens: int, generated_tokens:
 def _generated(event: events.Generated, asked: events.Asked) -> tuple[str, Attributes]:
     """Return the span of a generation, with the entropies of its tokens in nats if they were requested."""
     entropies = [token.entropy for token in event.tokens if token.entropy is not None]
-    attributes = {
+    return " ".join([event.role, *map(str, event.key)]), {
         **_model(event.role, asked, event.prompt_tokens, event.generated_tokens),
         SpanAttributes.LLM_TOKEN_COUNT_PROMPT_DETAILS_CACHE_READ: event.reused_tokens,
         SpanAttributes.LLM_FINISH_REASON: event.finish,
         SpanAttributes.INPUT_VALUE: event.prompt,
         SpanAttributes.OUTPUT_VALUE: event.text,
+        **_own(entropy=entropies or None),
     }
-    if entropies:
-        attributes["askance.entropy"] = entropies
-    return " ".join([event.role, *map(str, event.key)]), attributes
 
 
 def _documents(event: events.Searched) -> Attributes:
     attributes: Attributes = {
         SpanAttributes.OPENINFERENCE_SPAN_KIND: Kind.RETRIEVER.value,
         SpanAttributes.INPUT_VALUE: event.query,
-        "askance.k": event.k,
-        "askance.hits": len(event.hits),
+        **_own(k=event.k, hits=len(event.hits)),
     }
     for number, hit in enumerate(event.hits[:NUM_DOCUMENTS]):
         head, passage = f"{SpanAttributes.RETRIEVAL_DOCUMENTS}.{number}.", hit.passage
@@ -168,41 +161,39 @@ def _documents(event: events.Searched) -> Attributes:
 
 
 def _decision(event: events.Decided) -> Attributes:
-    attributes: Attributes = {
-        "askance.decision": event.name,
-        "askance.outcome": event.outcome,
-        "askance.why": event.why,
-        "askance.query": event.query,
-        **_numbers(event.numbers),
-    }
-    if event.words:
-        attributes["askance.signal"] = event.signal
-        attributes["askance.words"] = [word.text for word in event.words]
-        attributes["askance.values"] = [word.value for word in event.words]
-        attributes["askance.verdicts"] = [word.is_hit for word in event.words]
-    if event.threshold is not None:
-        attributes["askance.threshold"] = event.threshold
-    return attributes
+    own = _own(
+        decision=event.name,
+        outcome=event.outcome,
+        why=event.why,
+        query=event.query,
+        signal=event.signal,
+        threshold=event.threshold,
+        words=[word.text for word in event.words],
+        values=[word.value for word in event.words],
+        verdicts=[word.is_hit for word in event.words],
+    )
+    return {**own, **_numbers(event.numbers)}
 
 
 def _expanded(event: events.Expanded) -> Attributes:
-    attributes: Attributes = {
+    groups, passage = event.distributions.items(), event.passage and event.passage.passage.id
+    verdicts = {f"verdicts.{group}.{name}": each for group, named in groups for name, each in named.items()}
+    own = _own(node=event.node, action=event.action, rejected=event.rejected, passage=passage, **verdicts)
+    return {
         SpanAttributes.OPENINFERENCE_SPAN_KIND: Kind.CHAIN.value,
         SpanAttributes.OUTPUT_VALUE: event.text,
-        "askance.node": event.node,
-        "askance.action": event.action,
-        "askance.rejected": event.rejected,
+        **own,
         **_numbers(event.numbers),
     }
-    if event.passage is not None:
-        attributes["askance.passage"] = event.passage.passage.id
-    for group, probabilities in event.distributions.items():
-        attributes |= {f"askance.verdicts.{group}.{name}": value for name, value in probabilities.items()}
-    return attributes
 
 
 def _numbers(numbers: Mapping[str, float]) -> Attributes:
-    return {f"askance.numbers.{name.replace(' ', '_')}": value for name, value in numbers.items()}
+    return _own(**{f"numbers.{name.replace(' ', '_')}": value for name, value in numbers.items()})
+
+
+def _own(**values: Any) -> Attributes:
+    """Return the attributes without a convention, except those that are None."""
+    return {f"askance.{name}": value for name, value in values.items() if value is not None}
 
 
 def _remark(event: events.AnyEvent) -> tuple[str, Attributes] | None:
@@ -210,9 +201,9 @@ def _remark(event: events.AnyEvent) -> tuple[str, Attributes] | None:
     if isinstance(event, events.Decided):
         return "decide", _decision(event)
     if isinstance(event, events.Noted):
-        return "note", {"askance.note": event.name, "askance.text": event.text, "askance.place": event.place}
+        return "note", _own(note=event.name, text=event.text, place=event.place)
     if isinstance(event, events.Uncited):
-        return "uncited", {"askance.text": event.text, "askance.why": event.why}
+        return "uncited", _own(text=event.text, why=event.why)
     if isinstance(event, events.Failed):
         return "exception", {"exception.type": event.error, "exception.message": event.message}
     return None

@@ -22,7 +22,7 @@ from askance.methods.airrag.verifiers import (
     verifier_tokens,
 )
 from askance.methods.baselines import Single
-from askance.methods.common.named_methods import Members, check_models_of, combined_needs, member_answer
+from askance.methods.common.named_methods import Members, combined_needs, member_answer
 from askance.methods.common.token_limit import RecordingRetriever
 from askance.methods.iterdrag import Iterdrag
 from askance.text.answers import normalise_answer
@@ -124,11 +124,11 @@ class Blender(Parameters):
 
     @property
     def needs(self) -> Needs:
-        return combined_needs([method.needs for _, method in self.methods.named])
+        return combined_needs(self.methods.needs)
 
     def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Raise MissingAbility if one of the methods can't work with `models`."""
-        check_models_of((method for _, method in self.methods.named), models)
+        self.methods.check_models(models)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         whole, *budgets, last = await self._budgets(question, run)

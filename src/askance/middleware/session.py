@@ -184,7 +184,21 @@ class SessionModel(WrappedModel):
             raise on_text.error
         seconds_each, shown = seconds() / n, prompt_text(request.prompt, self._model)
         for generation in generations:
-            self._record(generation, shown, request.key, seconds_each)
+            session.trace.add(
+                Generated,
+                seconds=seconds_each,
+                role=self._role,
+                key=request.key,
+                prompt=shown,
+                text=generation.text,
+                finish=generation.finish,
+                thoughts=generation.thoughts,
+                tokens=tuple(TracedToken(t.text, t.logprob, t.entropy, t.probs) for t in generation.tokens),
+                prompt_tokens=generation.prompt_tokens,
+                generated_tokens=generation.generated_tokens,
+                reused_tokens=generation.reused_tokens,
+                is_upper_bound=generation.is_upper_bound,
+            )
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
@@ -218,23 +232,6 @@ class SessionModel(WrappedModel):
             return 0
         inputs = [self.tokenize(item) if isinstance(item, str) else item for item in given]
         return sum([len(item) if isinstance(item, tuple) else await self.count(item) for item in inputs])
-
-    def _record(self, generation: Generation, shown: str, key: Key, seconds: float) -> None:
-        self._session.trace.add(
-            Generated,
-            seconds=seconds,
-            role=self._role,
-            key=key,
-            prompt=shown,
-            text=generation.text,
-            finish=generation.finish,
-            thoughts=generation.thoughts,
-            tokens=tuple(TracedToken(t.text, t.logprob, t.entropy, t.probs) for t in generation.tokens),
-            prompt_tokens=generation.prompt_tokens,
-            generated_tokens=generation.generated_tokens,
-            reused_tokens=generation.reused_tokens,
-            is_upper_bound=generation.is_upper_bound,
-        )
 
 
 def _take_notes(generation: Generation, request: GenerateRequest) -> None:

@@ -72,7 +72,7 @@ class LangchainModel(tokenization.TextTokens):
         num_new = request.sampling.max_tokens
         if num_new >= self.context_tokens:
             reason = f"{num_new} tokens are to be written, and the window has {self.context_tokens}"
-            raise PromptTooLong.from_server(self.name, reason)
+            raise PromptTooLong(self.name, reason)
         others = [replace(request, on_text=None)] * (request.n - 1)
         return tuple(await gather_or_cancel(map(self._generate_one, (request, *others))))
 

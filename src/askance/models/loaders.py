@@ -1,7 +1,11 @@
-"""Load the bundled model and GGUF files, which run on llama.cpp, or on torch if llama.cpp can't be used."""
+"""Load models that several engines can run: the bundled model, GGUF files and cross-encoders.
+
+The first two run on llama.cpp, or on torch if llama.cpp can't be used.
+"""
 
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
 
 from askance.core.errors import MissingExtra, ModelSpecError, ParameterError
 from askance.core.notes import note
@@ -10,9 +14,12 @@ from askance.models.bundled import BUNDLED, bundled_adapter, gguf_path, packed_g
 from askance.models.local.encoding import Thinking
 from askance.models.local.model import LocalModel
 from askance.models.local.model_files import gguf_file
+from askance.models.pair_scorer import CrossEncoder
 
 ENGINES = ("llama.cpp", "torch")
 """The engines that can run the bundled model."""
+RERANKER = Path(__file__).with_name("reranker")
+"""The folder of the bundled cross-encoder."""
 
 
 def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "", **others: str) -> Model:
@@ -78,6 +85,43 @@ def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "", **opt
         model = load_gguf(name, attention=attention, adapter=adapter)
     model.set_thinking(thinking)
     return model
+
+
+def load_cross_encoder(name: str = BUNDLED, *, device: str = "auto") -> CrossEncoder:
+    """Load a cross-encoder.
+
+    A folder with a file `model.onnx` runs on onnxruntime, which is faster than torch on a CPU. All others
+    run on torch.
+
+    Args:
+        name: "bundled" for the one that comes with askance, which runs on onnxruntime alone; a folder; or a
+            name on the hub such as "BAAI/bge-reranker-base", which is downloaded if needed.
+        device: The device, as for `load_hf`. Any other than "auto" needs torch.
+
+    Raises:
+        ModelSpecError: The model is missing, unreachable, damaged or not a cross-encoder, or there is no
+            such device.
+        MissingExtra: A package is not installed.
+    """
+    is_bundled = name == BUNDLED
+    if is_bundled and device != "auto":
+        raise ModelSpecError(
+            f"the bundled cross-encoder can't run on device={device}: it runs on the CPU, by onnxruntime. "
+            "Leave device out, or name a folder that `askance train relevance` wrote."
+        )
+    folder = RERANKER if is_bundled else Path(name).expanduser()
+    if is_bundled or (device == "auto" and (folder / "model.onnx").is_file()):
+        if find_spec("onnxruntime") and find_spec("tokenizers"):
+            from askance.models.onnx.cross_encoder import load_onnx_cross_encoder
+
+            return load_onnx_cross_encoder(
+                folder, f"cross-encoder:{BUNDLED if is_bundled else folder.resolve()}"
+            )
+        if is_bundled or not find_spec("sentence_transformers"):
+            raise MissingExtra("onnxruntime", "rerank", f"the reranker {name}")
+    from askance.models.hf.encoder import load_torch_cross_encoder
+
+    return load_torch_cross_encoder(name, device=device)
 
 
 def _can_use_llama_cpp(spec: str) -> bool:

@@ -1,24 +1,16 @@
-"""Cross-encoders: load one with the engine that runs it, and score pairs of texts in a thread of its own."""
+"""Cross-encoders, which score pairs of texts in a thread of their own."""
 
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from math import isfinite
-from pathlib import Path
-from pkgutil import resolve_name
-from typing import cast
 
-from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
+from askance.core.errors import ModelFailure
 from askance.core.panics import panics_as
 from askance.core.ports import PairScorer
 from askance.core.safe_text import whole_characters
 from askance.core.types import Passage
-
-BUNDLED = "bundled"
-RERANKER = Path(__file__).with_name("reranker")
-"""The folder of the bundled cross-encoder."""
 
 
 class CrossEncoder(PairScorer):
@@ -70,38 +62,3 @@ class CrossEncoder(PairScorer):
     @abstractmethod
     def _num_tokens(self, query: str, text: str) -> int:
         """Return the number of tokens that the model reads of a pair, at most `max_tokens`."""
-
-
-def load_cross_encoder(name: str = BUNDLED, *, device: str = "auto") -> CrossEncoder:
-    """Load a cross-encoder.
-
-    A folder with a file `model.onnx` runs on onnxruntime, which is faster than torch on a CPU. All others
-    run on torch.
-
-    Args:
-        name: "bundled" for the one that comes with askance, which runs on onnxruntime alone; a folder; or a
-            name on the hub such as "BAAI/bge-reranker-base", which is downloaded if needed.
-        device: The device, as for `load_hf`. Any other than "auto" needs torch.
-
-    Raises:
-        ModelSpecError: The model is missing, unreachable, damaged or not a cross-encoder, or there is no
-            such device.
-        MissingExtra: A package is not installed.
-    """
-    is_bundled = name == BUNDLED
-    if is_bundled and device != "auto":
-        raise ModelSpecError(
-            f"the bundled cross-encoder can't run on device={device}: it runs on the CPU, by onnxruntime. "
-            "Leave device out, or name a folder that `askance train relevance` wrote."
-        )
-    folder = RERANKER if is_bundled else Path(name).expanduser()
-    if is_bundled or (device == "auto" and (folder / "model.onnx").is_file()):
-        if find_spec("onnxruntime") and find_spec("tokenizers"):
-            load = resolve_name("askance.models.onnx.cross_encoder:load_onnx_cross_encoder")
-            return cast(
-                CrossEncoder, load(folder, f"cross-encoder:{BUNDLED if is_bundled else folder.resolve()}")
-            )
-        if is_bundled or not find_spec("sentence_transformers"):
-            raise MissingExtra("onnxruntime", "rerank", f"the reranker {name}")
-    load = resolve_name("askance.models.hf.encoder:load_cross_encoder")
-    return cast(CrossEncoder, load(name, device=device))

@@ -37,7 +37,7 @@ from askance.core.types import (
     TokenIds,
     as_spans,
 )
-from askance.inference.decoding import check_sampling
+from askance.inference.decoding import check_sampling, pooled
 from askance.inference.stopping import StopTracker
 from askance.models.pair_scorer import CrossEncoder
 from askance.text.linguistics import content_words
@@ -152,12 +152,8 @@ class ScriptedModel:
         prompt_ids = self.prompt_ids(request.prompt)
         check_sampling(sampling, request.n)
         if len(prompt_ids) + sampling.max_tokens > self.context_tokens:
-            raise PromptTooLong(
-                self.name,
-                prompt_tokens=len(prompt_ids),
-                max_tokens=sampling.max_tokens,
-                context_tokens=self.context_tokens,
-            )
+            requested = f"{len(prompt_ids)} tokens and {sampling.max_tokens} more"
+            raise PromptTooLong(self.name, f"{requested}, in a window of {self.context_tokens}")
         text = self.decode(prompt_ids)
         self.prompts.append(text)
         del self.prompts[:-KEPT_PROMPTS]
@@ -198,9 +194,8 @@ class ScriptedModel:
         ids = list(prompt_ids)
         while not tracker.is_finished:
             if want.attention and tracker.tokens:  # The last token's attention is known only now.
-                heads = self._attention_row(ids, len(ids) - 1)
-                reduced = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
-                tracker.set_attention(reduced.get(want.attention, heads), len(prompt_ids))
+                weights_of_heads = self._attention_row(ids, len(ids) - 1)
+                tracker.set_attention(pooled(weights_of_heads, want.attention), len(prompt_ids))
             if reply:
                 weights = reply.distribution(next(pieces, " …"))
                 piece = next(iter(weights))

@@ -22,8 +22,8 @@ from askance.core.filters import FieldValue
 from askance.core.safe_text import whole_characters
 from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.formats import MAX_ID_CHARACTERS
 from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, MAX_FIELDS, is_finite
+from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS
 from askance.serve.errors import bad_request, not_found
 from askance.serve.responses import Json
 from askance.serve.security import OWNER

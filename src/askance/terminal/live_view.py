@@ -1,8 +1,5 @@
 """A live view of a question while it is answered: decisions scroll by, and the answer grows below them."""
 
-import time
-from collections.abc import Callable
-
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -22,7 +19,6 @@ class LiveView:
         legend: The legend, which may already have explained some terms; by default a new one.
         shows_question: Whether the question and its setting (method, models, retriever) are shown.
         ticks: Whether the last lines are redrawn while nothing happens.
-        clock: A function that returns the time in seconds.
     """
 
     def __init__(
@@ -32,11 +28,10 @@ class LiveView:
         legend: Legend | None = None,
         shows_question: bool = True,
         ticks: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console, self._clock = console, clock
+        self._console = console
         self._committed = self._draft = ""
-        self._began, self._num_calls, self._is_echoed = clock(), 0, False
+        self._began, self._num_calls, self._is_echoed = console.get_time(), 0, False
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = legend or Legend(), False
@@ -112,7 +107,7 @@ class LiveView:
         if (self._committed + self._draft).strip():
             return self._growing()
         calls = f" · {self._num_calls} model calls" if self._num_calls else ""
-        return Text(f"working, {self._clock() - self._began:.0f} s{calls}", style=PROVISIONAL)
+        return Text(f"working, {self._console.get_time() - self._began:.0f} s{calls}", style=PROVISIONAL)
 
     def _growing(self) -> Text:
         """Return the answer so far with the draft, limited to the last lines that the terminal can redraw."""

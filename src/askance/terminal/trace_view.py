@@ -278,10 +278,6 @@ class SearchTree:
     steps: tuple[trace.Expanded, ...]
     chosen: str = ""
 
-    def leads_to_chosen(self, step: trace.Expanded) -> bool:
-        """Return whether a step is on the path to the chosen answer."""
-        return f"{self.chosen}.".startswith(f"{step.node}.")
-
 
 def search_trees(events: Sequence[trace.AnyEvent]) -> list[SearchTree]:
     """Return the tree searches of a trace, each with its chosen node.
@@ -326,7 +322,8 @@ def _tree_block(tree: SearchTree) -> RenderableType:
         above = step.node.rpartition(".")[0]
         while above not in branches:
             above = above.rpartition(".")[0] or _ROOT
-        branches[step.node] = branches[above].add(_step_label(step, tree.leads_to_chosen(step)))
+        leads_to_chosen = f"{tree.chosen}.".startswith(f"{step.node}.")
+        branches[step.node] = branches[above].add(_step_label(step, leads_to_chosen))
     depth = max(step.node.count(".") for step in tree.steps)
     return _Wide(root, _LEAST_TREE_WIDTH + _LEVEL_WIDTH * depth)
 

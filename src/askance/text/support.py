@@ -101,10 +101,11 @@ class Claim:
         return too_few if self.words else "the sentence has no word to look for"
 
 
-def covered_share(text: str, passage: Passage) -> float:
+@lru_cache(maxsize=4096)  # many paths of AirRAG share their steps
+def covered_share(text: str, title: str, passage: str) -> float:
     """Return the share of the content words of `text` that a passage contains; 0 if `text` has none."""
-    words = _words(text)
-    return Claim(frozenset(), words, 0).num_found(passage) / len(words) if words else 0.0
+    words, claim = _words(text), Claim(frozenset(), _words(text), 0)
+    return claim.num_found(Passage("", title, passage)) / len(words) if words else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def test_the_threshold_for_a_number_of_searches(method, settings, wanted, option
 def test_the_search_that_always_comes_first_counts():
     found = run("flare", {}, 0.5)
     assert (found.value, found.interval) == (None, None)
-    assert "the values tried give 1.00 (search_below=0) to " in found.remark
+    assert "the values tried give 1.00 (search_below=0.0495) to " in found.remark
     assert "more trials may reach further" in found.remark
     assert run("flare", {}, 1.5).value is not None
 
@@ -115,7 +115,7 @@ def test_the_search_that_always_comes_first_counts():
 @pytest.mark.parametrize(
     ("method", "settings", "wanted", "options", "remark"),
     [
-        ("flare", FLARE, 3, {}, r"0\.80 \(search_below=0\.8\) to 2\.00 \(search_below=0\.9999\)"),
+        ("flare", FLARE, 3, {}, r"0\.00 \(search_below=0\.0495\) to 2\.00 \(search_below=0\.9999\)"),
         ("dragin_paper", DRAGIN, 0.7, {"max_trials": 1}, "are out of reach"),
         ("dragin_paper", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5, {}, "out of reach"),
     ],

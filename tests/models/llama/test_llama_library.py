@@ -1,4 +1,4 @@
-"""The check of a llama.cpp library: other versions, structures, processors and systems are refused.
+"""The check of a llama.cpp library: other versions, processors and systems are refused.
 
 What is computed where none does is tested in processes of their own, since a library stays loaded.
 """
@@ -16,22 +16,42 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.models.llama_cpp import library
 from askance.models.llama_cpp.context import num_threads
-from askance.models.llama_cpp.declarations import (
-    MODEL_DEFAULTS,
-    PACKAGE,
-    VERSION,
-    ContextSettings,
-    ModelSettings,
-)
+from askance.models.llama_cpp.declarations import PACKAGE, VERSION, ContextSettings, ModelSettings
 
-REAL = library._open()
+MODEL_DEFAULTS = {
+    "n_gpu_layers": -1,
+    "load_mode": -1,
+    "split_mode": 1,
+    "lazy_mode": 1,
+    "use_extra_bufts": True,
+}
+CONTEXT_DEFAULTS = {
+    **dict.fromkeys(("n_ctx", "n_ubatch"), 512),
+    "n_batch": 2048,
+    **dict.fromkeys(("n_seq_max", "n_outputs_max_per_seq", "type_k", "type_v"), 1),
+    **dict.fromkeys(("n_threads", "n_threads_batch"), 4),
+    **dict.fromkeys(("rope_scaling_type", "pooling_type", "attention_type", "flash_attn_type"), -1),
+    **dict.fromkeys(("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow"), -1),
+    "defrag_thold": -1,
+    **dict.fromkeys(("offload_kqv", "no_perf", "op_offload", "swa_full"), True),
+}
 
 
-def test_it_fits():
-    source, found = library.load()
+def test_the_structures_are_those_of_the_version():
+    """A field that has moved shows the default value of another field."""
+    source, functions = library.load()
     assert source == library.SOURCE
-    assert ctypes.sizeof(ModelSettings) > found.llama_model_default_params.restype.spare.offset
-    assert set(MODEL_DEFAULTS) <= {name for name, _ in ModelSettings._fields_}
+    for make, kind, expected in (
+        (functions.llama_model_default_params, ModelSettings, MODEL_DEFAULTS),
+        (functions.llama_context_default_params, ContextSettings, CONTEXT_DEFAULTS),
+    ):
+        settings = make()
+        assert ctypes.sizeof(kind) > kind.spare.offset
+        assert {field: getattr(settings, field) for field in expected} == expected
+    batch = functions.llama_batch_init(2, 0, 1)
+    assert not batch.embd
+    assert all((batch.token, batch.pos, batch.n_seq_id, batch.seq_id, batch.logits))
+    functions.llama_batch_free(batch)
 
 
 def raising(error):
@@ -76,52 +96,6 @@ def test_a_package_that_can_not_be_used(monkeypatch, tmp_path, replaced, content
         library.load()
 
 
-class Changed:
-    """The library with some functions replaced, or missing where they are None."""
-
-    def __init__(self, **functions):
-        self._functions = functions
-
-    def __getattr__(self, name):
-        found = self._functions.get(name, REAL)
-        if found is None:
-            raise AttributeError(name)
-        return library._symbol(REAL, name) if found is REAL else found
-
-
-def shifted(kind, field, num_bytes):
-    """Return a function that gives the defaults of a library with one more field before the named one."""
-    name = "llama_model_default_params" if kind is ModelSettings else "llama_context_default_params"
-    content, at = bytes(getattr(library.llama, name)()), getattr(kind, field).offset
-    settings = kind.from_buffer_copy(content[:at] + bytes(num_bytes) + content[at:-num_bytes])
-    return {name: lambda: settings}
-
-
-FIELDS = {
-    ContextSettings: {"embeddings": 8, "n_seq_max": 4, "flash_attn_type": 4, "cb_eval": 8, "op_offload": 1},
-    ModelSettings: {"n_gpu_layers": 8, "main_gpu": 4, "vocab_only": 8, "check_tensors": 1},
-}
-EMPTY = SimpleNamespace(n_tokens=0, token=(), embd=None, pos=None, n_seq_id=None, seq_id=None, logits=1)
-LAYOUT = "have an unexpected layout"
-
-
-@pytest.mark.parametrize(
-    ("functions", "told"),
-    [
-        *(({name: None}, f"has no function {name}") for name in ("llama_decode", "ggml_get_name")),
-        *(
-            (shifted(kind, field, num_bytes), f"{LAYOUT}: {kind.__name__}")
-            for kind, fields in FIELDS.items()
-            for field, num_bytes in fields.items()
-        ),
-        ({"llama_batch_get_one": lambda ids, count: EMPTY}, f"{LAYOUT}: Batch"),
-    ],
-)
-def test_another_library(functions, told):
-    with pytest.raises(library.UnusableLibrary, match=told):
-        library._declare(Changed(**functions))
-
-
 X86 = "processor\t: 0\nflags\t\t: fpu pni ssse3 sse4_1 avx f16c\nbugs\t\t: none\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd asimdhp\nCPU part\t: 0xd08\n"
 
@@ -131,11 +105,11 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd asimdhp\nCPU part\t: 0xd08\n"
 )
 def test_a_processor_without_what_it_is_compiled_for(tmp_path, monkeypatch, told, instruction):
     none = {f"ggml_cpu_has_{name}": lambda: 0 for name in library._FLAGS}
-    needing = Changed(**none | {f"ggml_cpu_has_{instruction}": lambda: 1})
+    needing = SimpleNamespace(**none | {f"ggml_cpu_has_{instruction}": lambda: 1})
     monkeypatch.setattr(library, "CPU_INFO", tmp_path / "cpuinfo")
     library._check_processor(needing)  # a system that does not tell
     (tmp_path / "cpuinfo").write_text(told)
-    library._check_processor(Changed(**none))
+    library._check_processor(SimpleNamespace(**none))
     with pytest.raises(library.UnusableLibrary, match=f"for processors with {instruction.upper()}, which"):
         library._check_processor(needing)
 

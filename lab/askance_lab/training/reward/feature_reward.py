@@ -19,8 +19,8 @@ from askance.core.errors import ModelSpecError
 from askance.core.ports import FeatureScorer
 from askance.core.safe_text import json_line
 from askance.methods.airrag.reward import FEATURES
+from askance.models.loaders import load_cross_encoder
 from askance.models.local.model_files import read_record
-from askance.models.pair_scorer import load_cross_encoder
 from askance.storage.durable_files import checksum, write_atomically
 
 FILE = "features.json"
@@ -98,9 +98,8 @@ def load_feature_scorer(name: str) -> FeatureScorer:
         name: The file, or the folder that holds it as `features.json`.
 
     Raises:
-        ModelSpecError: The file can't be read, has another format or a faulty value, or its cross-encoder
-            can't be loaded or has other weights than in training.
-        UnknownName: The file has an unknown key.
+        ModelSpecError: The file can't be read, has another format, an unknown key or a faulty value, or its
+            cross-encoder can't be loaded or has other weights than in training.
         MissingExtra: A package for the cross-encoder is not installed.
     """
     path = Path(name).expanduser()
@@ -118,7 +117,7 @@ def load_feature_scorer(name: str) -> FeatureScorer:
 
 def read_feature_reward(path: Path) -> FeatureReward:
     """Return the content of a features file (see `load_feature_scorer`)."""
-    return read_record(path, "the features file", _REMEDY, FeatureReward, Feature)
+    return read_record(path, "the features file", _REMEDY, FeatureReward)
 
 
 def write_feature_reward(folder: Path, reward: FeatureReward) -> None:

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from askance.core.errors import InputError
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import PairScorer
+from askance.core.types import Demo
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
-from askance.methods.airrag.reward import FEATURES, JudgedPath, Retrieval, path_features
-from askance.methods.airrag.state import RA, SAY
-from askance.models.pair_scorer import load_cross_encoder
+from askance.methods.airrag.reward import FEATURES, Evidence, path_features
+from askance.methods.airrag.state import RA, ActionStep, PathState
+from askance.models.loaders import load_cross_encoder
 from askance_lab.training.loop.model_card import render_card
 from askance_lab.training.loop.model_folder import model_folder
 from askance_lab.training.reward.feature_reward import KIND, Feature, FeatureReward, write_feature_reward
@@ -44,8 +45,6 @@ _DIGITS = 6
 """Files hold so many significant digits, which hide the rounding errors of one machine or another."""
 
 Features = Mapping[str, float | None]
-Evidence = Mapping[tuple[str, str], float]
-"""The log-odds of a cross-encoder, by sub-query and id of a passage."""
 
 
 @checked_dataclass()
@@ -144,22 +143,17 @@ def result_of_features(
 
 def _features(state: LabelledState, evidence: Evidence) -> Features:
     step = state.step
-    retrievals = list[Retrieval]()
-    for each in step.path:
-        if each.action == RA:
-            query, _, answer = each.output.partition(" → ")
-            known = None if each.hit is None else evidence.get((query, each.hit.passage.id))
-            retrievals.append(Retrieval(query, answer, each.hit, known))
-    path = JudgedPath(
-        state.question,
-        retrievals,
-        next((each.output for each in step.path if each.action == SAY), None),
-        step.num_repeats,
-        prod(each.share for each in step.path),
-        step.output if step.support is not None else None,
-        step.support,
+    answered = [each for each in step.path if each.action == RA]
+    pairs = [each.output.partition(" → ") for each in answered]
+    path = PathState(
+        tuple(ActionStep(each.action, (each.output,)) for each in step.path),
+        history=tuple(Demo(query, answer) for query, _, answer in pairs),
+        found=tuple((each.hit,) if each.hit else () for each in answered),
+        num_repeats=step.num_repeats,
+        share=prod(each.share for each in step.path),
+        answer=step.output if step.support is not None else None,
     )
-    return path_features(path)
+    return path_features(state.question, path, step.support, evidence)
 
 
 async def _evidence(scorer: PairScorer, states: Sequence[LabelledState]) -> Evidence:

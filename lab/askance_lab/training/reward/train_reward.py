@@ -81,8 +81,8 @@ def _examples(state: LabelledState, model: Model, tokenizer: Any) -> Iterator[Tr
 
 
 def _lines(step: TreeStep, tokenizer: Any) -> Iterator[tuple[str, str]]:
-    if step.passage is not None:
-        ids = tokenizer.encode(passage_text(step.passage), add_special_tokens=False)[:PASSAGE_TOKENS]
+    if step.hit is not None:
+        ids = tokenizer.encode(passage_text(step.hit.passage), add_special_tokens=False)[:PASSAGE_TOKENS]
         yield PASSAGE, tokenizer.decode(ids)
     output = step.output.replace(" → ", " ", 1) if step.action == RA else step.output
     yield step_label(step.action), output

@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification
 from askance.configuration.build import load_reranker
 from askance.core.errors import ModelFailure, ModelSpecError
 from askance.core.types import Passage
-from askance.models.hf.encoder import load_cross_encoder as load_with_torch
+from askance.models.hf.encoder import load_torch_cross_encoder as load_with_torch
 from askance.models.onnx.cross_encoder import OnnxCrossEncoder
 from askance_lab.training.relevance import save
 from askance_lab.training.relevance.settings import RelevanceSettings

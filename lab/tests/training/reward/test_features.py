@@ -13,8 +13,9 @@ from askance.core.ports import FeatureScorer
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.reward import JudgedPath, path_features
-from askance.models.pair_scorer import load_cross_encoder
+from askance.methods.airrag.reward import path_features
+from askance.methods.airrag.state import PathState
+from askance.models.loaders import load_cross_encoder
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance_lab.training.reward.feature_reward import FeatureReward, read_feature_reward
@@ -55,7 +56,7 @@ def with_feature(**changed):
 
 def test_an_unknown_number_counts_as_the_mean(tmp_path):
     reward = read_feature_reward(saved(tmp_path))
-    nothing = path_features(JudgedPath("Why?"))
+    nothing = path_features("Why?", PathState(), None, {})
     assert nothing["retrieval_score"] is None
     assert reward.probability(nothing) == near(1 / (1 + 2.718281828459045**-0.5)), "no refusal, -0.5 + 1"
     assert reward.probability({**nothing, "refusals": 1e9}) == near(0.0)
@@ -88,7 +89,7 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(ModelSpecError, match="can't be read"):
         load_models({"reward": f"features:{tmp_path}"})
     (tmp_path / "features.json").write_text("{")
-    with pytest.raises(ModelSpecError, match="all of it"):
+    with pytest.raises(ModelSpecError, match=r"features\.json: Invalid JSON"):
         load_models({"reward": f"features:{tmp_path}"})
 
 

@@ -37,8 +37,6 @@ _GAIN = 0.25
 """The gain that is hoped for from a question that a value between two others searches for differently."""
 _BEYOND = 0.01
 """How far, relatively, a value lies beyond the last number that decided."""
-_MARGIN = 1.25
-"""The number of decisions to change per missing search, above 1 so that the next value overshoots."""
 _MIN_WIDTH = 1e-3
 """A bracket narrower than this fraction of the value is a jump, which no further trial will resolve."""
 _RESAMPLES = 2000
@@ -70,15 +68,11 @@ class ScoreGoal:
 
     def next_value(self, trials: Trials) -> float | None:
         """Return the value to try next, or None if no value could change a decision."""
-        ordered, (low, high) = trials.comparable(), trials.bounds
+        ordered = trials.comparable()
         numbers = sorted({_rounded(each, 6) for trial in trials.completed for each in trial.deciding})
-        if not numbers:
-            return None
-        first = sorted(trials.completed[0].deciding) or numbers
-        if ordered[-1].value < first[-1]:
-            return min(high, _rounded(first[-1] + _BEYOND * abs(first[-1]), 6))
-        if ordered[0].value > first[0]:
-            return max(low, _rounded(first[0] - _BEYOND * abs(first[0]), 6))
+        ends = _untried_ends(trials)
+        if ends or not numbers:
+            return max(ends, default=None)
         gaps = [
             (_promise(lower, upper), inside)
             for lower, upper in pairwise(ordered)
@@ -135,9 +129,9 @@ def _promise(lower: Trial, upper: Trial) -> float:
 class SearchesGoal:
     """A wanted mean number of searches per question.
 
-    Values further and further out are tried until two of them enclose the wanted number, and then values
-    between these, chosen among the numbers that decided. The last trials widen the range on both sides, to
-    determine the interval. The result is interpolated after the means have been made monotone.
+    As for `ScoreGoal`, values at which none and all of the decisions would have been to search come first.
+    Then come values between the two that enclose the wanted number, chosen among the numbers that decided.
+    The result is interpolated after the means have been made monotone.
 
     Raises:
         InputError: The wanted number is negative or not finite.
@@ -158,16 +152,22 @@ class SearchesGoal:
     def next_value(self, trials: Trials) -> float | None:
         """Return the value to try next, or None if no further trial helps."""
         ordered = _from_fewest(trials)
-        value = None if self._is_met_by(ordered) else _value_towards(self.wanted, ordered, trials)
-        if value is not None or not self._is_reached_by(ordered):
-            return value
-        means = [trial.mean_searches for trial in ordered]
-        closest = min(ordered, key=lambda trial: abs(trial.mean_searches - self.wanted))
-        spread = 2 * float(np.std(closest.searches)) / len(closest.records) ** 0.5
-        for wanted in (self.wanted + spread, max(0.0, self.wanted - spread)):
-            if not min(means) <= wanted <= max(means):
-                value = value or _value_towards(wanted, ordered, trials)
-        return value
+        means = monotone([trial.mean_searches for trial in ordered])
+        ends = _untried_ends(trials)
+        if ends:
+            return max(ends) if _is_rising(trials) == (means[-1] < self.wanted) else min(ends)
+        index = bisect_left(means, self.wanted)
+        if self._is_met_by(ordered) or not 0 < index < len(means):
+            return None
+        fewer, more = ordered[index - 1].value, ordered[index].value
+        low, high = sorted((fewer, more))
+        if high - low <= _MIN_WIDTH * max(abs(low), abs(high)):
+            return None
+        share = (self.wanted - means[index - 1]) / (means[index] - means[index - 1])
+        share = min(0.9, max(0.1, share if fewer < more else 1 - share))
+        between = sorted(number for trial in ordered for number in trial.deciding if low < number < high)
+        value = between[int(share * len(between))] if between else low + share * (high - low)
+        return _rounded(value) if low < _rounded(value) < high else value
 
     def choose(self, trials: Trials) -> Choice:
         """Return the value that leads to the wanted number, or none with the reason."""
@@ -177,7 +177,8 @@ class SearchesGoal:
             f"{mean:.2f} ({trials.parameter.name}={value:g})"
             for value, mean in zip(values, means, strict=True)
         ]
-        if not self._is_reached_by(ordered):
+        is_met, index = self._is_met_by(ordered), bisect_left(monotone(means), self.wanted)
+        if not is_met and not 0 < index < len(means):
             least, most = means.index(min(means)), means.index(max(means))
             return Choice(
                 None,
@@ -188,8 +189,7 @@ class SearchesGoal:
         samples = resampled_means(np.array([trial.searches for trial in ordered]), trials.engine.seed)
         ends = percentile_interval([value_at(self.wanted, values, sample) for sample in samples.T.tolist()])
         remarks = []
-        if not self._is_met_by(ordered):
-            index = bisect_left(monotone(means), self.wanted)
+        if not is_met:
             remarks.append(
                 f"no value tried gave {self.wanted:g}: it lies between {shown[index - 1]} and {shown[index]}."
                 " More questions make such jumps smaller."
@@ -205,10 +205,6 @@ class SearchesGoal:
 
     def _is_met_by(self, ordered: Sequence[Trial]) -> bool:
         return any(abs(trial.mean_searches - self.wanted) <= TOLERANCE for trial in ordered)
-
-    def _is_reached_by(self, ordered: Sequence[Trial]) -> bool:
-        means = monotone([trial.mean_searches for trial in ordered])
-        return self._is_met_by(ordered) or means[0] < self.wanted < means[-1]
 
 
 def _rounded(value: float, digits: int = 4) -> float:
@@ -226,42 +222,22 @@ def _from_fewest(trials: Trials) -> list[Trial]:
     return trials.comparable()[:: 1 if _is_rising(trials) else -1]
 
 
-def _value_towards(wanted: float, ordered: Sequence[Trial], trials: Trials) -> float | None:
-    """Return a value that may lead to `wanted` searches per question, or None if there is none."""
-    means = monotone([trial.mean_searches for trial in ordered])
-    index = bisect_left(means, wanted)
-    if not 0 < index < len(ordered):
-        return _value_outside(wanted, ordered, trials, needs_more=index > 0)
-    fewer, more = ordered[index - 1].value, ordered[index].value
-    low, high = sorted((fewer, more))
-    if high - low <= _MIN_WIDTH * max(abs(low), abs(high)):
-        return None
-    share = (wanted - means[index - 1]) / (means[index] - means[index - 1])
-    share = min(0.9, max(0.1, share if fewer < more else 1 - share))
-    between = sorted(number for trial in ordered for number in trial.deciding if low < number < high)
-    value = between[int(share * len(between))] if between else low + share * (high - low)
-    return _rounded(value) if low < _rounded(value) < high else value
+def _untried_ends(trials: Trials) -> list[float]:
+    """Return up to two values beyond all values tried that would change decisions.
 
-
-def _value_outside(
-    wanted: float, ordered: Sequence[Trial], trials: Trials, *, needs_more: bool
-) -> float | None:
-    """Return a value beyond all values tried, or None if there is none left to try.
-
-    The value is one that would have changed enough decisions of the outermost trial, or else all of them. If
-    no decision would change, it is the end of the parameter's range.
+    At such a value, all decisions of the greatest value tried, or of the least one, would be alike. If no
+    decision shows the number that it compared, the ends of the parameter's range are tried.
     """
-    edge = ordered[-1 if needs_more else 0]
-    is_upward = needs_more == _is_rising(trials)
-    sign, bound = (1, trials.bounds[1]) if is_upward else (-1, trials.bounds[0])
-    num_needed = math.ceil(_MARGIN * abs(wanted - edge.mean_searches) * len(edge.searches))
-    ahead = sorted(sign * number for number in edge.deciding if sign * number > sign * edge.value)
-    if num_needed <= len(ahead):
-        return _rounded(sign * ahead[num_needed - 1])
-    if ahead:
-        value = ahead[-1] + _BEYOND * abs(ahead[-1])
-        return _rounded(sign * min(value, sign * bound))
-    return None if edge.value == bound or math.isinf(bound) else bound
+    ordered, (low, high) = trials.comparable(), trials.bounds
+    shows_numbers = any(trial.deciding for trial in ordered)
+    ends = []
+    for edge, sign, bound in ((ordered[-1], 1, high), (ordered[0], -1, low)):
+        ahead = max((sign * number for number in edge.deciding), default=-math.inf)
+        if ahead > sign * edge.value != sign * bound:
+            ends.append(_rounded(sign * min(ahead + _BEYOND * abs(ahead), sign * bound), 6))
+        elif not shows_numbers and edge.value != bound and math.isfinite(bound):
+            ends.append(bound)
+    return ends
 
 
 def monotone(means: Sequence[float]) -> list[float]:

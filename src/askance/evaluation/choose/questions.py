@@ -188,16 +188,14 @@ def contains(text: str, part: str) -> bool:
 
 def _prompt(model: Model, passage: Passage) -> Prompt:
     instruction, examples, text = _WRITING["instruction"], _WRITING["examples"], passage_text(passage)
-    worked = "".join(
-        f"Passage: {each['passage']}\nQuestion: {each['question']}\nAnswer: {each['answer']}\n\n"
-        for each in examples
-    )
-    parts = (Span(f"{instruction}\n\n{worked}Passage: "), untrusted(text), Span("\nQuestion:"))
     pairs = [
-        ((Span(f"Passage: {each['passage']}"),), f"Question: {each['question']}\nAnswer: {each['answer']}")
+        (f"Passage: {each['passage']}", f"Question: {each['question']}\nAnswer: {each['answer']}")
         for each in examples
     ]
-    turns = chat_turns(instruction, pairs, (Span("Passage: "), untrusted(text)))
+    worked = "".join(f"{shown}\n{written}\n\n" for shown, written in pairs)
+    parts = (Span(f"{instruction}\n\n{worked}Passage: "), untrusted(text), Span("\nQuestion:"))
+    examples_of_chat = [((Span(shown),), written) for shown, written in pairs]
+    turns = chat_turns(instruction, examples_of_chat, (Span("Passage: "), untrusted(text)))
     # Models that chat write clearer questions in a chat.
     return in_layout("chat" if "chat" in model.capabilities else "raw", model, parts, turns, "")
 

@@ -65,17 +65,13 @@ async def _judge(sentence: str, passages: Sequence[Passage], entailment: Entailm
     is_supported = bool(passages) and await entailment.entails(_premise(passages), sentence)
     if not is_supported or len(passages) == 1:
         return JudgeFinding(sentence, is_supported, len(passages), int(is_supported))
-    relevant = [await _is_relevant(sentence, passage, passages, entailment) for passage in passages]
-    return JudgeFinding(sentence, is_supported, len(passages), sum(relevant))
-
-
-async def _is_relevant(
-    sentence: str, passage: Passage, passages: Sequence[Passage], entailment: Entailment
-) -> bool:
-    if await entailment.entails(_premise([passage]), sentence):
-        return True
-    others = [each for each in passages if each is not passage]
-    return not await entailment.entails(_premise(others), sentence)
+    num_relevant = 0
+    for passage in passages:
+        others = [each for each in passages if each is not passage]
+        num_relevant += await entailment.entails(_premise([passage]), sentence) or not (
+            await entailment.entails(_premise(others), sentence)
+        )
+    return JudgeFinding(sentence, is_supported, len(passages), num_relevant)
 
 
 def _premise(passages: Sequence[Passage]) -> str:

@@ -87,7 +87,13 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     figure, axes = _figure(7.0, 4.4)
     costs, best = [point.cost for point in points], frontier(points)
     is_log = min(costs) > 0 and max(costs) / min(costs) >= WIDE
-    _scale_costs(axes, is_log=is_log)
+    if is_log:
+        from matplotlib.ticker import LogLocator
+
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.minorticks_off()
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(axis="y")
     axes.set(xlabel=f"tokens per question{', logarithmic scale' if is_log else ''}", ylabel=metric)
     for point in points:
@@ -140,16 +146,6 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     with rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), dpi=72, layout="constrained")
         return figure, figure.subplots()
-
-
-def _scale_costs(axes: "Axes", *, is_log: bool) -> None:
-    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
-
-    if is_log:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 def _number(axes: "Axes", points: Sequence[Point]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from askance.evaluation.statistics.across_datasets import Average, Averages
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, MeanInterval
-from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
+from askance.evaluation.statistics.paired_runs import Comparisons
 from askance.evaluation.statistics.roc import shown_area
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.selective import Selective
@@ -285,31 +285,27 @@ def _summaries(found: Comparisons) -> Iterator[tuple[str, RunSummary]]:
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield a table for each metric, with the difference between each run and its base run."""
+    columns = ("difference", INTERVAL, "p", "p (Holm)", "won", "lost", "tied")
     for metric in found.metrics:
         of_metric = [each for each in found.differences if each.metric == metric]
-        if of_metric:
-            yield _difference_table(metric, of_metric)
-
-
-def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
-    bases = {each.base for each in found}
-    title, headings = f"Difference in {label(metric)}", ["run", "minus"]
-    if len(bases) == 1:
-        title, headings = f"{title}: run minus {found[0].base}", ["run"]
-    rows = [
-        (
-            *(each.run, each.base)[: len(headings)],
-            signed(each.difference.mean),
-            f"{signed(each.difference.low)} to {signed(each.difference.high)}",
-            p_text(each.p),
-            p_text(each.p_holm),
-            *map(str, (each.won, each.lost, each.tied)),
-        )
-        for each in found
-    ]
-    note = f"{_P}; Holm: corrected for the {len(found)} tests of this table" if len(found) > 1 else _P
-    columns = ("difference", INTERVAL, "p", "p (Holm)", "won", "lost", "tied")
-    return ResultTable(title, (*headings, *columns), tuple(rows), len(headings), f"{note}.")
+        bases = {each.base for each in of_metric}
+        title, headings = f"Difference in {label(metric)}", ["run", "minus"]
+        if len(bases) == 1:
+            title, headings = f"{title}: run minus {bases.pop()}", ["run"]
+        rows = [
+            (
+                *(each.run, each.base)[: len(headings)],
+                signed(each.difference.mean),
+                f"{signed(each.difference.low)} to {signed(each.difference.high)}",
+                p_text(each.p),
+                p_text(each.p_holm),
+                *map(str, (each.won, each.lost, each.tied)),
+            )
+            for each in of_metric
+        ]
+        tests = f"; Holm: corrected for the {len(rows)} tests of this table" if len(rows) > 1 else ""
+        if rows:
+            yield ResultTable(title, (*headings, *columns), tuple(rows), len(headings), f"{_P}{tests}.")
 
 
 def question_tables(found: Comparisons) -> Iterator[ResultTable]:

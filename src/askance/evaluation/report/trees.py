@@ -22,7 +22,7 @@ from typing import Any
 
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
-from askance.core.types import Hit, Passage
+from askance.core.types import Hit
 from askance.evaluation.metrics.answers import accuracy
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -75,14 +75,9 @@ class TreeStep:
     support: AnswerSupport | None = None
 
     @property
-    def passage(self) -> Passage | None:
-        """Return the best passage of a retrieval."""
-        return self.hit.passage if self.hit else None
-
-    @property
     def text(self) -> str:
         """Return the step as a line, with the passage of a retrieval before it."""
-        before = f"Passage: {self.passage.titled_text}\n" if self.passage else ""
+        before = f"Passage: {self.hit.passage.titled_text}\n" if self.hit else ""
         return f"{before}{step_label(self.action)}: {self.output}"
 
     @property

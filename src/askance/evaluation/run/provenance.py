@@ -21,7 +21,6 @@ _PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence
 _OWN = __name__.partition(".")[0]
 _SOURCES = (".py", ".toml")
 _GIB = 2**30
-_GIT_SECONDS = 10
 
 
 def versions_here() -> dict[str, str]:
@@ -35,21 +34,14 @@ def versions_here() -> dict[str, str]:
 
 @cache
 def _revision() -> str:
-    """Return the git commit of askance, marked if its sources are modified; without git, the version."""
+    """Return the git commit of askance, marked if its files are modified; without git, the version."""
     root = Path(__file__).parents[4]
     if (root / ".git").exists():
         with suppress(OSError, subprocess.SubprocessError):
-            commit = _git(root, "rev-parse", "--short=12", "HEAD")
-            is_modified = _git(root, "status", "--porcelain", "--", "src")
-            return f"{commit}{'+modified' if is_modified else ''}"
+            describe = "describe --always --exclude=* --abbrev=12 --dirty=+modified".split()
+            command = ["git", "--no-optional-locks", "-C", str(root), *describe]
+            return subprocess.check_output(command, timeout=10, stderr=subprocess.DEVNULL).decode().strip()
     return VERSION
-
-
-def _git(root: Path, *arguments: str) -> str:
-    """Return what a git command prints. It takes no locks and asks nothing."""
-    command, null = ["git", "--no-optional-locks", "-C", str(root), *arguments], subprocess.DEVNULL
-    printed: bytes = subprocess.check_output(command, timeout=_GIT_SECONDS, stdin=null, stderr=null)
-    return printed.decode(errors="replace").strip()
 
 
 def code_of(modules: Iterable[str]) -> dict[str, str]:

@@ -164,18 +164,14 @@ def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
         for record in left:
             file.seek(record.trace_at)
             member = file.read(record.trace_bytes)
-            if len(member) < record.trace_bytes:
-                raise _bad_trace(folder, record, "it ends before that trace does")
             if checksum(member) != record.trace_checksum:
-                raise _bad_trace(folder, record, "its checksum does not match its content")
+                is_cut, wrong = len(member) < record.trace_bytes, "its checksum does not match its content"
+                problem = "it ends before that trace does" if is_cut else wrong
+                raise RunFolderError(
+                    f"can't read the trace of question {record.id!r} in {path} ({record.trace_bytes:,} bytes "
+                    f"from byte {record.trace_at:,}): {problem}. {DAMAGED}"
+                )
             yield member
-
-
-def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
-    return RunFolderError(
-        f"can't read the trace of question {record.id!r} in {folder / TRACES} ({record.trace_bytes:,} bytes "
-        f"from byte {record.trace_at:,}): {problem}. {DAMAGED}"
-    )
 
 
 @dataclass(frozen=True, slots=True)

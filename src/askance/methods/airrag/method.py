@@ -14,7 +14,7 @@ from askance.methods.airrag.state import QT, RA, SAY, Node
 from askance.methods.airrag.tree_search import TreeSearch
 from askance.methods.airrag.verifiers import ChosenAnswer, Verifier, agreement_with, cluster_answers
 from askance.methods.common.answer_text import Evidence, cite_whole_answer
-from askance.methods.common.named_methods import check_models_of, combined_needs
+from askance.methods.common.named_methods import combined_needs
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
 
@@ -46,7 +46,7 @@ class Airrag(AirragParameters):
         roles |= {"reward"} if self.is_judged else set()
         searches = not self.actions.is_direct
         own = Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb")
-        return combined_needs([own, *(method.needs for _, method in self.actions.named)])
+        return combined_needs([own, *self.actions.needs])
 
     def check_models(self, models: Mapping[Role, RoleModel]) -> None:
         """Raise MissingAbility if no model can give rewards, or if a method used as an action can't run."""
@@ -58,7 +58,7 @@ class Airrag(AirragParameters):
                 "model that can, for example --model reward=bundled, or choose --set verifier=jcd --set "
                 "reward=consistency."
             )
-        check_models_of((method for _, method in self.actions.named), models)
+        self.actions.check_models(models)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         search = TreeSearch(self, question, run)
@@ -143,26 +143,20 @@ def _record_choice(run: Run, verifier: Verifier, chosen: ChosenAnswer | None) ->
 def _cited_answer(question: Question, run: Run, chosen: ChosenAnswer | None) -> Answer:
     """Return the chosen answer, with a citation of the passage on its path that supports it.
 
-    If the answer to a sub-query equals the final answer, the passages of that sub-query are checked first,
-    with the sub-query as the question. If none of them supports the answer, all passages of the path are
-    checked, with the original question.
+    If the answer to a sub-query has the same content words as the final answer, the passages of that
+    sub-query are checked first, with the sub-query as the question. If none of them supports the answer, all
+    passages of the path are checked, with the original question.
     """
     if chosen is None:
         run.trace.decide("end", "nothing", "no path reached an answer")
         return Answer("")
-    state = chosen.node.state
+    state, words = chosen.node.state, content_words(chosen.answer)
     own = [
         (pair.question, [hit.passage for hit in hits])
         for pair, hits in zip(state.history, state.found, strict=False)
-        if _is_same_answer(pair.answer, chosen.answer)
+        if content_words(pair.answer) == words and words
     ]
     return answer_with_sources(chosen.answer, question, run, own, state.hits)
-
-
-def _is_same_answer(answer: str, final: str) -> bool:
-    """Return whether the answer to a sub-query equals the final answer, ignoring function words."""
-    words = content_words(answer)
-    return words == content_words(final) and bool(words)
 
 
 def answer_with_sources(

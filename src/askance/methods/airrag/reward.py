@@ -14,12 +14,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from statistics import fmean
 
 from askance.core.ports import FeatureScorer, PairScorer
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
-from askance.core.types import Hit, Passage, Prompt, Question, relevance
+from askance.core.types import Prompt, Question, relevance
 from askance.methods.airrag.prompts import PromptBuilder, is_refusal
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, SEPARATOR, Node, PathState
 from askance.methods.airrag.verifiers import jcd_scores
@@ -37,6 +36,8 @@ VERDICTS = ("Yes", "No")
 """The verdicts that the reward model chooses between."""
 _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
+Evidence = Mapping[tuple[str, str], float]
+"""The log-odds of a cross-encoder that a passage, given by its id, is relevant to a sub-query."""
 
 FEATURES = {
     "finished": "1 if the path has an answer, else 0",
@@ -73,41 +74,6 @@ class AnswerSupport:
     path_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """An RA step of a path: a sub-query, its answer, and the best passage.
-
-    Attributes:
-        hit: The best passage; None if none was found.
-        evidence: The log-odds of a cross-encoder that this passage is relevant to the sub-query; None if no
-            passage was found, or there is no cross-encoder.
-    """
-
-    query: str
-    answer: str
-    hit: Hit | None
-    evidence: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedPath:
-    """The parts of a path from which its features are computed.
-
-    Attributes:
-        plan: The plan as `ActionStep.text` shows it; None for a path without one.
-        share: The product of the shares of the samples that led to the last step.
-        answer: The answer of the path, and `support` its support; both are None without a valid answer.
-    """
-
-    question: str
-    retrievals: Sequence[Retrieval] = ()
-    plan: str | None = None
-    num_repeats: int = 0
-    share: float = 1.0
-    answer: str | None = None
-    support: AnswerSupport | None = None
-
-
 @dataclass(slots=True)
 class PathRewardModel:
     """The reward model for one question, with a cache of its rewards.
@@ -132,8 +98,10 @@ class PathRewardModel:
             return [self._rewards.get(node.state.key, 0.0) for node in nodes]
         answers, votes = [node.answer for node in nodes], [node.state.votes for node in nodes]
         supports = supports_of(answers, votes, [node.path_share for node in nodes])
-        features = map(self._features, (node.state for node in nodes), supports)
-        return list(map(self.judge.probability, features))
+        return [
+            self.judge.probability(path_features(self.question.text, node.state, support, self._evidence))
+            for node, support in zip(nodes, supports, strict=True)
+        ]
 
     async def judge_path(self, state: PathState, budget: TokenLedger, keep: int) -> None:
         """Make the calls that the reward of a new state needs.
@@ -208,19 +176,6 @@ class PathRewardModel:
             (logit,) = await scorer.score_pairs([pair])
             self._evidence[query, hit.passage.id] = logit
 
-    def _features(self, state: PathState, support: AnswerSupport) -> Mapping[str, float | None]:
-        retrievals = list[Retrieval]()
-        for pair, hits in zip(state.history, state.found, strict=True):
-            hit = hits[0] if hits else None
-            evidence = self._evidence.get((pair.question, hit.passage.id)) if hit else None
-            retrievals.append(Retrieval(pair.question, pair.answer, hit, evidence))
-        plan = next((step.text for step in state.steps if step.action == SAY), None)
-        return path_features(
-            JudgedPath(
-                self.question.text, retrievals, plan, state.num_repeats, answer=state.answer, support=support
-            )
-        )
-
 
 def _steps(state: PathState, cut: Callable[[str], str] | None = None) -> Iterator[tuple[str, str]]:
     """Yield a label and a text for each step and, if there is a `cut` for them, for the best passages."""
@@ -253,37 +208,41 @@ def supports_of(
     return list(map(AnswerSupport, jcd_scores(answers, copies), equal, path_shares))
 
 
-def path_features(path: JudgedPath) -> Mapping[str, float | None]:
-    """Return the features of a path by name. A number that does not exist for the path is None."""
-    support, steps, plan = path.support, path.retrievals, path.plan
-    found = [(step, step.hit) for step in steps if step.hit is not None]
-    ends_with = steps[-1].answer if steps and support is not None else None
+def path_features(
+    question: str, state: PathState, support: AnswerSupport | None, evidence: Evidence
+) -> Mapping[str, float | None]:
+    """Return the features of a path by name. A number that does not exist for the path is None.
+
+    Args:
+        support: The support of the answer of the path; None without a valid answer.
+        evidence: The known evidence, which may lack passages.
+    """
+    plan = next((step.text for step in state.steps if step.action == SAY), None)
+    best = [(pair, hits[0]) for pair, hits in zip(state.history, state.found, strict=True) if hits]
+    keys = [(pair.question, hit.passage.id) for pair, hit in best]
+    ends_with = state.history[-1].answer if state.history and support is not None else None
     return {
         "finished": float(support is not None),
         "jcd": None if support is None else support.jcd,
         "equal_share": None if support is None else support.equal_share,
-        "path_share": path.share if support is None else support.path_share,
+        "path_share": state.share if support is None else support.path_share,
         "last_answer": None
         if ends_with is None
-        else float(normalise_answer(ends_with) == normalise_answer(path.answer or "")),
+        else float(normalise_answer(ends_with) == normalise_answer(state.answer or "")),
         "planned": None if plan is None else float(plan.count(SEPARATOR) + 1),
-        "plan_coverage": None if plan is None else _share(path.question, "", plan),
-        "repeats": float(path.num_repeats),
-        "retrievals": float(len(steps)),
-        "refusals": float(sum(is_refusal(step.answer) for step in steps)),
-        "named": _mean(_share(hit.passage.title, "", step.query) for step, hit in found),
-        "supported": _mean(_share(step.answer, hit.passage.title, hit.passage.text) for step, hit in found),
-        "retrieval_score": _mean(hit.score for _, hit in found),
-        "evidence": _mean(step.evidence for step in steps if step.evidence is not None),
+        "plan_coverage": None if plan is None else covered_share(question, "", plan),
+        "repeats": float(state.num_repeats),
+        "retrievals": float(len(state.history)),
+        "refusals": float(sum(is_refusal(pair.answer) for pair in state.history)),
+        "named": _mean(covered_share(hit.passage.title, "", pair.question) for pair, hit in best),
+        "supported": _mean(
+            covered_share(pair.answer, hit.passage.title, hit.passage.text) for pair, hit in best
+        ),
+        "retrieval_score": _mean(hit.score for _, hit in best),
+        "evidence": _mean(evidence[key] for key in keys if key in evidence),
     }
 
 
 def _mean(values: Iterable[float]) -> float | None:
     kept = [*values]
     return fmean(kept) if kept else None
-
-
-@lru_cache(maxsize=4096)  # many paths of a question share their steps
-def _share(text: str, title: str, passage: str) -> float:
-    """Return the share of the content words of `text` that a passage contains."""
-    return covered_share(text, Passage("", title, passage))

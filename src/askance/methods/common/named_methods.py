@@ -40,6 +40,17 @@ class Members:
         """The names of the methods, in order."""
         return tuple(name for name, _ in self.named)
 
+    @property
+    def needs(self) -> list[Needs]:
+        """The needs of each method."""
+        return [method.needs for _, method in self.named]
+
+    def check_models(self, models: Mapping[Role, RoleModel]) -> None:
+        """Raise MissingAbility if one of the methods can't work with `models`."""
+        for _, method in self.named:
+            if isinstance(method, ChecksModels):
+                method.check_models(models)
+
     def arguments(self, parameter: str) -> dict[str, Any]:
         """Return the arguments of a specification that make this collection (see `core.spec`)."""
         members = {name: method_spec(method) for name, method in self.named}
@@ -89,13 +100,6 @@ def combined_needs(needs: Sequence[Needs]) -> Needs:
         roles=frozenset().union(*(each.roles for each in needs)),
         encoder=any(each.encoder for each in needs),
     )
-
-
-def check_models_of(methods: Iterable[Method], models: Mapping[Role, RoleModel]) -> None:
-    """Raise MissingAbility if one of `methods` can't work with `models`."""
-    for method in methods:
-        if isinstance(method, ChecksModels):
-            method.check_models(models)
 
 
 def parse_members(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Members:

@@ -71,13 +71,9 @@ class AttentionMap:
                 each other, or only later tokens.
         """
         first, last = self._token_range(self.sentence_start + start, self.sentence_start + end)
-        return self._max_attention(first, last, first if counts_itself else last, heads)
+        return self.max_attention(first, last, first if counts_itself else last, heads)
 
-    def max_attention_to(self, first: int, last: int, heads: Heads) -> float:
-        """Return the maximum attention that a later token pays to any of the tokens `first:last`."""
-        return self._max_attention(first, last, last, heads)
-
-    def _max_attention(self, first: int, last: int, start: int, heads: Heads) -> float:
+    def max_attention(self, first: int, last: int, start: int, heads: Heads) -> float:
         """Return the maximum attention that a token from `start` on pays to any token of `first:last`."""
         rows = (row[..., first:last] for row in self.rows[start:] if row is not None)
         return max((float(over_heads(row, heads).max(initial=0.0)) for row in rows), default=0.0)

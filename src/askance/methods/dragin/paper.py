@@ -85,7 +85,9 @@ class DraginPaper(DraginParameters):
         def score(index: int) -> float:
             if self.trigger == "token_probability" or attention is None:
                 return improbability(tokens[index])
-            influence = attention.max_attention_to(offset + index, offset + index + 1, self.heads)
+            influence = attention.max_attention(
+                offset + index, offset + index + 1, offset + index + 1, self.heads
+            )
             return 0.0 if index in stop_tokens else (tokens[index].entropy or 0.0) * influence
 
         scores = [score(index) for index in range(len(tokens))]

@@ -36,6 +36,7 @@ from askance.methods.selfrag.tokens import (
     Distribution,
     Group,
     ReflectionVocabulary,
+    SegmentEnd,
     distribution,
     first_distribution,
     most_likely,
@@ -280,7 +281,8 @@ class NativeWriter(SegmentWriter):
             return Raw(self.head, tuple(parts))
 
         prompt = await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
-        until = None if whole else self._vocabulary.segment_end
+        ids_of = self._vocabulary.group_ids
+        until = None if whole else SegmentEnd(ids_of("retrieve"), ids_of("utility"))
         request = GenerateRequest(prompt, Sampling(max_tokens), WANTED, until, key=key)
         (generation,) = await self.run.model.generate(request)
         return generation

@@ -172,15 +172,6 @@ class ReflectionVocabulary:
         return distribution([token for token in tokens if token.id in ids], group)
 
     @property
-    def segment_end(self) -> "SegmentEnd":
-        """Return the stop condition of a segment.
-
-        A segment ends before a retrieve token, which begins the next segment, or after a utility token, which
-        ends the answer.
-        """
-        return SegmentEnd(self.group_ids("retrieve"), self.group_ids("utility"))
-
-    @property
     def control_ids(self) -> frozenset[int]:
         """Return the ids of all fifteen control tokens."""
         return frozenset(self.ids.values())
@@ -212,7 +203,11 @@ def has_reflection_tokens(model: Model) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """A stop condition that cuts before the first token in `ids` or after the first token in `kept_ids`."""
+    """A stop condition that cuts before the first token in `ids` or after the first token in `kept_ids`.
+
+    A segment ends before a retrieve token, which begins the next segment, or after a utility token, which
+    ends the answer.
+    """
 
     ids: tuple[int, ...]
     kept_ids: tuple[int, ...] = ()

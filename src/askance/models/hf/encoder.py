@@ -171,8 +171,8 @@ class TorchCrossEncoder(CrossEncoder):
         return min(len(self._counting_tokenizer(query, text)["input_ids"]), self.max_tokens)
 
 
-def load_cross_encoder(name: str, *, device: str = "auto") -> TorchCrossEncoder:
-    """Load a cross-encoder (see `askance.models.pair_scorer.load_cross_encoder`)."""
+def load_torch_cross_encoder(name: str, *, device: str = "auto") -> TorchCrossEncoder:
+    """Load a cross-encoder (see `askance.models.loaders.load_cross_encoder`)."""
     module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
     declared = ", ".join(module.config.architectures or ())
     # For any other model, the loader would add a last layer with random weights.

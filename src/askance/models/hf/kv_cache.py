@@ -23,12 +23,13 @@ class KVPool:
 
     Attributes:
         layers: The keys and the values by layer index, each of shape [cells, key-value heads, head size].
+        ref_counts: The number of references to each cell.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = device
         self.layers: dict[int, list[Tensor]] = {}
-        self._capacity, self._free, self._ref_counts = 0, list[int](), Counter[int]()
+        self._capacity, self._free, self.ref_counts = 0, list[int](), Counter[int]()
 
     def allocate(self, num_tokens: int) -> "KVCells":
         """Allocate free cells, and let the pool grow if it has too few.
@@ -76,14 +77,10 @@ class KVPool:
         )
         return keys, values
 
-    def acquire(self, cells: Sequence[int]) -> None:
-        """Add one to the reference count of each cell."""
-        self._ref_counts.update(cells)
-
     def release(self, cells: Sequence[int]) -> None:
         """Subtract one from the reference count of each cell, and free the cells without references."""
-        self._ref_counts.subtract(cells)
-        self._free += [cell for cell in cells if not self._ref_counts[cell]]
+        self.ref_counts.subtract(cells)
+        self._free += [cell for cell in cells if not self.ref_counts[cell]]
 
     def free_memory(self) -> None:
         """Free the memory of the pool if no cell is in use."""
@@ -99,7 +96,7 @@ class KVCells:
 
     def __init__(self, pool: KVPool, indices: Sequence[int]) -> None:
         self._pool, self.indices = pool, indices
-        pool.acquire(indices)
+        pool.ref_counts.update(indices)
 
     def __del__(self) -> None:
         self._pool.release(self.indices)

@@ -1,4 +1,4 @@
-"""The part of llama.cpp's C API that askance uses: functions, structures, and the defaults of structures.
+"""The part of llama.cpp's C API that askance uses: functions and structures.
 
 The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at `VERSION` of `PACKAGE`.
 Before the version is raised, compare the structures with those files: a C library does not describe the
@@ -26,11 +26,8 @@ AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
 def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Return pairs of a name and its type or value.
-
-    Each declaration lists a type, as in C, or a value, and then the names that it belongs to.
-    """
-    return [(name, value) for value, *names in declared for name in names]
+    """Return pairs of a name and its type. Each declaration lists a type and then the names, as in C."""
+    return [(name, kind) for kind, *names in declared for name in names]
 
 
 class ModelSettings(ctypes.Structure):
@@ -89,23 +86,6 @@ class TensorHead(ctypes.Structure):
     _fields_ = (("type", c_int), ("buffer", c_void_p), ("extents", c_int64 * 4), ("strides", c_size_t * 4))
 
 
-MODEL_DEFAULTS: Mapping[str, int] = dict(
-    _each((-1, "n_gpu_layers", "load_mode"), (1, "split_mode", "lazy_mode"), (True, "use_extra_bufts"))
-)
-CONTEXT_DEFAULTS: Mapping[str, int] = dict(
-    _each(
-        (512, "n_ctx", "n_ubatch"),
-        (2048, "n_batch"),
-        (1, "n_seq_max", "n_outputs_max_per_seq", "type_k", "type_v"),
-        (4, "n_threads", "n_threads_batch"),
-        (-1, "rope_scaling_type", "pooling_type", "attention_type", "flash_attn_type"),
-        (-1, "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "defrag_thold"),
-        (True, "offload_kqv", "no_perf", "op_offload", "swa_full"),
-    )
-)
-"""The library's default values other than 0. They reveal a field that has moved, since it shows the default
-value of another field."""
-
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),
     "llama_log_set": (None, (LogCallback, c_void_p)),
@@ -151,7 +131,6 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_size": (c_size_t, (c_void_p, c_int32)),
     "llama_state_seq_get_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_state_seq_set_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
-    "llama_batch_get_one": (LlamaBatch, (POINTER(c_int32), c_int32)),
     "llama_batch_init": (LlamaBatch, (c_int32, c_int32, c_int32)),
     "llama_batch_free": (None, (LlamaBatch,)),
     "llama_decode": (c_int32, (c_void_p, LlamaBatch)),

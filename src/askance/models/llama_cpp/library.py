@@ -1,8 +1,7 @@
 """Find the shared library of llama.cpp, check it, and load the functions that askance declares.
 
 The library comes compiled in the wheel `xllamacpp`, which is not imported. A C library does not describe the
-layout of its structures. So the version is pinned, and the default values that the library fills in are
-compared with the expected values. A library that does not match is not used.
+layout of its structures, so only the version whose structures are declared here is used.
 """
 
 import ctypes
@@ -10,7 +9,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -21,10 +20,8 @@ from typing import Any
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import install_line
 from askance.models.llama_cpp.declarations import (
-    CONTEXT_DEFAULTS,
     FUNCTIONS,
     LOGGED_ERROR,
-    MODEL_DEFAULTS,
     PACKAGE,
     VERSION,
     AbortCallback,
@@ -82,24 +79,14 @@ def _open() -> ctypes.CDLL:
 
 
 def _declare(library: ctypes.CDLL) -> Any:
-    """Return the functions with their types declared, after checking the library and its structures."""
+    """Return the functions with their types declared, if the processor can run them."""
+    _check_processor(library)
     functions = SimpleNamespace()
     for name, (result, arguments) in FUNCTIONS.items():
-        function = _symbol(library, name)
+        function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
         setattr(functions, name, function)
-    _check_processor(library)
-    _check_defaults(functions.llama_model_default_params(), MODEL_DEFAULTS)
-    _check_defaults(functions.llama_context_default_params(), CONTEXT_DEFAULTS)
-    _check_batch(functions)
     return functions
-
-
-def _symbol(library: ctypes.CDLL, name: str) -> Any:
-    try:
-        return getattr(library, name)
-    except AttributeError:
-        raise UnusableLibrary(f"its library has no function {name}") from None
 
 
 def _check_processor(library: ctypes.CDLL) -> None:
@@ -109,7 +96,7 @@ def _check_processor(library: ctypes.CDLL) -> None:
     """
     known = _processor_flags()
     for name, flag in _FLAGS.items():
-        if known and flag not in known and _symbol(library, f"ggml_cpu_has_{name}")():
+        if known and flag not in known and getattr(library, f"ggml_cpu_has_{name}")():
             raise UnusableLibrary(
                 f"its library is compiled for processors with {name.upper()}, which this processor lacks"
             )
@@ -123,23 +110,6 @@ def _processor_flags() -> frozenset[str]:
         return frozenset()
     match = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     return frozenset(match[1].split() if match else ())
-
-
-def _check_defaults(actual: ctypes.Structure, expected: Mapping[str, int]) -> None:
-    for field, value in expected.items():
-        if getattr(actual, field) != value:
-            raise UnusableLibrary(
-                f"its structures have an unexpected layout: {type(actual).__name__}.{field} is "
-                f"{getattr(actual, field)} and not {value}"
-            )
-
-
-def _check_batch(functions: Any) -> None:
-    ids = (ctypes.c_int32 * 2)(7, 8)
-    batch = functions.llama_batch_get_one(ids, 2)
-    pointers = batch.embd, batch.pos, batch.n_seq_id, batch.seq_id, batch.logits
-    if batch.n_tokens != 2 or not batch.token or batch.token[1] != 8 or any(pointers):
-        raise UnusableLibrary("its structures have an unexpected layout: Batch")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from askance.models.llama_cpp.context import PADDING, Context
 from askance.models.llama_cpp.library import SOURCE, first_error, llama
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
-from askance.models.local.encoding import Encoding, Thinking
+from askance.models.local.encoding import Encoding
 from askance.models.local.model import LocalModel, free_bytes_of_machine
 from askance.models.local.model_files import gguf_file
 
@@ -67,9 +67,8 @@ class LlamaModel(LocalModel):
         files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
         computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
-        thinking = self._encoding.thinking
-        options = () if thinking == Thinking() else (repr(thinking),)
-        return ", ".join((*map(_digest, files), *computed_by, kind, *options))
+        parts = (*map(_digest, files), *computed_by, kind, self._encoding.thinking.fingerprint)
+        return ", ".join(filter(None, parts))
 
     def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
         if self._map_context is None or len(ids) > self._map_context_tokens:

@@ -43,6 +43,11 @@ class Thinking(Parameters):
         variables = {"enable_thinking": self.enable_thinking, "reasoning_effort": self.reasoning_effort}
         return {name: value for name, value in variables.items() if value not in (None, "")}
 
+    @property
+    def fingerprint(self) -> str:
+        """A description of the settings; empty if they are the defaults."""
+        return repr(self) if self != Thinking() else ""
+
     @classmethod
     def take(cls, options: dict[str, str]) -> "Thinking":
         """Remove the options that are about thinking from those of a model, and return them parsed.
@@ -78,7 +83,7 @@ class Encoding:
         text = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
         control, ends = sorted(vocabulary.control.items()), sorted(vocabulary.end_ids)
         settings = repr((text, control, ends, chat_template_digest(self._tokenizer)))
-        settings += repr(self.thinking) if self.thinking != Thinking() else ""
+        settings += self.thinking.fingerprint
         return blake2b(settings.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     @property

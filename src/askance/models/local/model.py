@@ -198,9 +198,8 @@ class LocalModel(ABC):
     def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
         num_prompt, context_tokens = len(prompt_ids), self.context_tokens
         if num_prompt + max_tokens > context_tokens:
-            raise PromptTooLong(
-                self.name, prompt_tokens=num_prompt, max_tokens=max_tokens, context_tokens=context_tokens
-            )
+            requested = f"{num_prompt} tokens and {max_tokens} more"
+            raise PromptTooLong(self.name, f"{requested}, in a window of {context_tokens}")
         return prompt_ids
 
     @contextmanager

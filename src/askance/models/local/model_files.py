@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from askance.core.errors import ModelSpecError, UnknownName
+from askance.core.errors import ModelSpecError, first_flaw
 from askance.core.safe_text import json_line
 from askance.storage.durable_files import write_atomically
 
@@ -54,33 +54,24 @@ def gguf_file(name: str) -> Path:
     return files[0]
 
 
-def read_record(path: Path, what: str, remedy: str, kind: type[Record], *parts: type[BaseModel]) -> Record:
+def read_record(path: Path, what: str, remedy: str, kind: type[Record]) -> Record:
     """Return the record in a JSON file.
 
     Args:
         what: What the file is, for messages, such as "the note".
         remedy: The end of messages.
-        parts: The records that `kind` contains.
 
     Raises:
-        ModelSpecError: The file can't be read, is of another version, or has a wrong value.
-        UnknownName: The file has an unknown key.
+        ModelSpecError: The file can't be read, is of another version, or has an unknown key or a wrong value.
     """
     try:
         return kind.model_validate_json(path.read_bytes())
     except OSError as error:
         raise ModelSpecError(f"{what} {path} can't be read: {error.strerror}. {remedy}") from error
     except ValidationError as error:
-        # Another version may have other keys, and a misspelt key is also a missing one.
-        flaws = error.errors(include_url=False)
-        flaw = min(flaws, key=lambda each: (each["loc"] != ("format",), each["type"] != "extra_forbidden"))
-        key = ".".join(map(str, flaw["loc"]))
-        if flaw["type"] == "extra_forbidden":
-            known = [*kind.model_fields, *(name for part in parts for name in part.model_fields)]
-            raise UnknownName("key", key, known, place=f"in {what} {path}") from error
-        given = "" if flaw["type"] == "missing" or not key else f", found {flaw['input']!r}"
-        message = flaw["msg"].removeprefix("Value error, ")
-        raise ModelSpecError(f"{what} {path}, {key or 'all of it'}: {message}{given}. {remedy}") from error
+        flaw = error.errors(include_url=False)[0]
+        found = f", found {flaw['input']!r}" if flaw["loc"] and flaw["type"] != "missing" else ""
+        raise ModelSpecError(f"{what} {path}{first_flaw(error)}{found}. {remedy}") from error
 
 
 def read_added_tokens(folder: Path) -> dict[str, int]:
@@ -153,8 +144,8 @@ def read_note(folder: Path) -> ReaderNote | None:
     """Return the note in a folder, or None if the folder has no note.
 
     Raises:
-        ModelSpecError: The note can't be read, is from a newer version, or has a wrong value.
-        UnknownName: The note has an unknown key.
+        ModelSpecError: The note can't be read, is from a newer version, or has an unknown key or a wrong
+            value.
     """
     path = folder / NOTE
     return read_record(path, "the note", _REMEDY, ReaderNote) if path.is_file() else None

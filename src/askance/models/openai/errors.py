@@ -77,7 +77,7 @@ class ServerErrors:
             content = body.decode(errors="replace")
         message, code, parameter = self._parse(content)
         if status in (400, 413, 422, 500) and _is_about_window(f"{code} {message}"):
-            return PromptTooLong.from_server(self._name, message)
+            return PromptTooLong(self._name, message)
         meaning = _NO_MONEY if "insufficient_quota" in code else status
         remedy = _REMEDIES.get(meaning, "See the log of the server." if status >= 500 else _OPTIONS)
         text = f"{self.subject} answered {status}{f': {message}' if message else ''}. {remedy}"
@@ -95,7 +95,7 @@ class ServerErrors:
         """Return the error for an error event within a stream."""
         message, code, _ = self._parse(content)
         if _is_about_window(f"{code} {message}"):
-            return PromptTooLong.from_server(self._name, message)
+            return PromptTooLong(self._name, message)
         is_busy = _BUSY_EVENTS.search(f"{code} {message}") or {*map(str, _BUSY)}.intersection(code.split())
         kind = ModelUnavailable if is_busy else ModelFailure
         return kind(f"{self.subject} broke off its answer: {message or 'it does not say why'}.")

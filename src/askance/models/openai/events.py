@@ -47,23 +47,16 @@ class _Logprobs(_Payload):
     top_logprobs: list[dict[str, _Logprob] | None] | None = None
 
 
-def _check_content(value: object) -> object:
-    is_list = isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
-    if value is None or isinstance(value, str) or is_list:
-        return value
-    raise ValueError("expected a text or a list of parts")
-
-
 class _Message(_Payload):
     """A message or a piece of it. Mistral writes `content` as a list of texts and thoughts."""
 
-    content: Annotated[Any, AfterValidator(_check_content)] = None
+    content: str | list[dict[str, Any]] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
 
     def split(self) -> tuple[str, str]:
         """Return the text and the thoughts."""
-        thoughts = _text(self.reasoning_content) or _text(self.reasoning)
+        thoughts = as_text(self.reasoning_content) or as_text(self.reasoning)
         if not isinstance(self.content, list):
             return self.content or "", thoughts
         thinking = (each.get("thinking") for each in self.content)
@@ -176,13 +169,14 @@ def read_event(value: object) -> ServerEvent:
         raise InvalidResponse(problem) from None
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a value if it is a string, or else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def _joined(parts: Iterable[object]) -> str:
     """Return the joined texts of parts such as ``{"type": "text", "text": "…"}``."""
-    return "".join(_text(get_nested(part, "text")) for part in parts)
+    return "".join(as_text(get_nested(part, "text")) for part in parts)
 
 
 def _without_thoughts(entries: tuple[TokenLogprob, ...], thoughts: str) -> tuple[TokenLogprob, ...]:

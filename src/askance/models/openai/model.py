@@ -172,9 +172,8 @@ class OpenaiModel(TextTokens):
         tracker = StopTracker(request, thoughts)
         reader = StreamReader(want, requests.num_alternatives(want, self.options), tracker)
         try:
-            async with aclosing(
-                self._connection.stream_json(requests.endpoint_path(prompt), body, self.options.timeout)
-            ) as values:
+            path = "/chat/completions" if isinstance(prompt, Chat) else "/completions"
+            async with aclosing(self._connection.stream_json(path, body, self.options.timeout)) as values:
                 async for value in values:
                     if not reader.read(read_event(value)):
                         break
@@ -230,7 +229,7 @@ class OpenaiModel(TextTokens):
             num_tokens = await self.count(prompt)
         if num_tokens + max_tokens > context:
             reason = f"{num_tokens} or more tokens, {max_tokens} to write, and the window has {context}"
-            raise PromptTooLong.from_server(self.name, reason)
+            raise PromptTooLong(self.name, reason)
 
     def _check_abilities(self, request: GenerateRequest) -> None:
         prompt, sampling, want = request.prompt, request.sampling, request.want

@@ -62,7 +62,7 @@ class ServerOptions(Parameters):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """The signals that the server returns. Entropy is a lower bound (see `streaming.entropy_bounds`)."""
+        """The signals that the server returns. Entropy is a lower bound (see `streaming.min_entropy`)."""
         if self.top_logprobs:
             return frozenset({"logprob", "top_logprobs", "entropy"})
         return frozenset({"logprob"} if self.logprobs else ())

@@ -35,11 +35,6 @@ FALLBACKS: dict[str, tuple[dict[str, Any], str]] = {
 that does not know a penalty applies none, so omitting penalties has no consequence."""
 
 
-def endpoint_path(prompt: Prompt) -> str:
-    """Return the path of the endpoint that takes a prompt."""
-    return "/chat/completions" if isinstance(prompt, Chat) else "/completions"
-
-
 def request_body(
     request: GenerateRequest, sample: int, model: str, options: ServerOptions, max_tokens: int
 ) -> dict[str, Any]:

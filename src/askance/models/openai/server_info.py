@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import get_nested, token_count
+from askance.models.openai.events import as_text, get_nested, token_count
 
 T = TypeVar("T")
 
@@ -67,10 +67,10 @@ async def fetch_server_info(model: str, connection: Connection) -> ServerInfo:
     entries = _entries(await try_call(connection.fetch_json("/models", None, _INFO_SECONDS)))
     own = next((entry for entry in entries if entry.get("id") == model), None)
     entry = own or next(iter(entries), {})
-    server = _OWNERS.get(_text(entry.get("owned_by")), "")
+    server = _OWNERS.get(as_text(entry.get("owned_by")), "")
     path, field = _VERSIONS.get(server or "ollama", ("", ""))  # Ollama may list models of other owners.
     details = await _fetch_or_none(connection, path) if path else None
-    version = connection.errors.redact(_text(get_nested(details, field)))
+    version = connection.errors.redact(as_text(get_nested(details, field)))
     server = server or ("ollama" if version else "")
     contexts = [get_nested(details, "default_generation_settings", "n_ctx")]
     if own or len(entries) == 1:
@@ -79,7 +79,7 @@ async def fetch_server_info(model: str, connection: Connection) -> ServerInfo:
     return ServerInfo(
         server,
         version,
-        tuple(filter(None, (_text(entry.get("id")) for entry in entries))),
+        tuple(filter(None, (as_text(entry.get("id")) for entry in entries))),
         next(filter(None, map(_window, contexts)), 0),
     )
 
@@ -120,7 +120,3 @@ def _window(value: object) -> int:
 def _entries(content: object, name: str = "data") -> list[Mapping[str, Any]]:
     items = get_nested(content, name)
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

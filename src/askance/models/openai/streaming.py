@@ -114,30 +114,23 @@ def _shown(raw: bytes) -> str:
     return repr(raw.decode(errors="replace"))
 
 
-VOCABULARY_SIZE = 262_144
-"""The assumed size of an unknown vocabulary: the size of the largest vocabularies in common use."""
-
 _SLACK = 0.01
 """The amount by which probabilities may exceed a sum of 1, since servers round."""
 
 
-def entropy_bounds(
-    logprobs: Sequence[float], num_requested: int, vocabulary_size: int = VOCABULARY_SIZE
-) -> tuple[float, float]:
-    """Return the least and the greatest entropy (nats) that the log-probabilities allow.
+def min_entropy(logprobs: Sequence[float], num_requested: int) -> float:
+    """Return the least entropy (nats) that the log-probabilities allow.
 
     Let p_1 ≥ … ≥ p_k be known, and let m = 1 - Σ p_i be the mass of all other tokens. The entropy is the
     known -Σ p_i ln p_i plus the contribution of the rest. The contribution is least if the rest is as
     concentrated as possible: none of its tokens is more probable than p_k, so it has as many tokens of
-    probability p_k as fit into m, and one with the remainder. It is greatest, m ln((V - k) / m), if the rest
-    is uniform over the remaining vocabulary.
+    probability p_k as fit into m, and one with the remainder.
 
     Args:
         logprobs: The log-probabilities (nats) of the most probable tokens, best first.
         num_requested: The number of alternatives requested. If the server returned fewer, some may be
             missing, and any token may be in the rest: a server that identifies tokens by their texts returns
             only one of two tokens with the same text.
-        vocabulary_size: The number of tokens in the vocabulary.
 
     Raises:
         ValueError: The probabilities sum to more than 1.
@@ -146,18 +139,11 @@ def entropy_bounds(
     if sum(probabilities) > 1 + _SLACK:
         raise ValueError(f"probabilities that sum to {sum(probabilities):.3f}")
     known, rest = sum(map(_entropy_term, probabilities)), max(0.0, 1.0 - sum(probabilities))
-    num_others = max(vocabulary_size - len(probabilities), 1)
-    most = rest * math.log(num_others / rest) if rest > 0 else 0.0
-    cap = probabilities[-1] if len(probabilities) >= num_requested and probabilities else 1.0
-    return known + min(_min_entropy(rest, cap), most), known + most
-
-
-def _min_entropy(rest: float, cap: float) -> float:
-    """Return the least entropy (nats) of a mass `rest` that is spread over tokens of at most `cap` each."""
+    cap = probabilities[-1] if len(probabilities) >= num_requested else 1.0
     if cap <= 0:
-        return 0.0
+        return known
     num_full = int(rest / cap)
-    return num_full * _entropy_term(cap) + _entropy_term(rest - num_full * cap)
+    return known + num_full * _entropy_term(cap) + _entropy_term(rest - num_full * cap)
 
 
 def _entropy_term(probability: float) -> float:
@@ -242,6 +228,6 @@ class StreamReader:
             raise InvalidResponse(f"no alternatives to the token {entry.text!r}")
         logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
         try:
-            return entropy_bounds(logprobs, self._num_top)[0]
+            return min_entropy(logprobs, self._num_top)
         except ValueError as error:
             raise InvalidResponse(f"{error} at the token {entry.text!r}") from error

@@ -23,16 +23,8 @@ from pathlib import Path
 
 from askance.core.errors import DocumentError
 from askance.core.filters import FieldValue
-from askance.retrieval.index.formats import (
-    READERS,
-    DocumentRow,
-    Mark,
-    Rows,
-    UnreadableFile,
-    UnreadPart,
-    extension,
-    read_file,
-)
+from askance.retrieval.index.formats import READERS, extension, read_file
+from askance.retrieval.index.formats.content import DocumentRow, Mark, Rows, UnreadableFile, UnreadPart
 from askance.retrieval.index.reader_process import ReaderProcess, ReadingLimits
 from askance.sample import CORPUS, SAMPLE
 

@@ -10,7 +10,7 @@ from itertools import chain
 from askance.core.errors import ParameterError
 from askance.core.types import Passage
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.formats import Mark
+from askance.retrieval.index.formats.content import Mark
 from askance.text.words import PIECE
 
 MIN_WORDS, MAX_WORDS = 20, 10_000

@@ -26,8 +26,8 @@ from time import monotonic
 
 from askance.core.errors import InputError, ParameterError
 from askance.core.notes import note
-from askance.retrieval.index.formats import DocumentRow, Rows, UnreadableFile, UnreadPart, read_file
-from askance.retrieval.index.formats.content import whole
+from askance.retrieval.index.formats import read_file
+from askance.retrieval.index.formats.content import DocumentRow, Rows, UnreadableFile, UnreadPart, whole
 
 _BATCH_CHARACTERS = 1_000_000
 """The text of a file of rows that is kept until it is known that the file did not change."""

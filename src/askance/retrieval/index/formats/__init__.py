@@ -8,14 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from askance.retrieval.index.formats.content import (
-    DocumentRow,
-    Mark,
-    Rows,
-    UnreadableFile,
-    UnreadPart,
-    check_size,
-)
+from askance.retrieval.index.formats.content import Rows, UnreadableFile, check_size
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
 from askance.retrieval.index.formats.epub import read_epub
 from askance.retrieval.index.formats.excel import read_xls, read_xlsx
@@ -27,20 +20,7 @@ from askance.retrieval.index.formats.pdf import read_pdf
 from askance.retrieval.index.formats.plain import TEXT_READERS
 from askance.retrieval.index.formats.rows import read_json, read_jsonl
 from askance.retrieval.index.formats.rtf import read_rtf
-from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS, read_table
-
-__all__ = [
-    "MAX_ID_CHARACTERS",
-    "READERS",
-    "DocumentRow",
-    "Mark",
-    "Rows",
-    "UnreadPart",
-    "UnreadableFile",
-    "extension",
-    "read_file",
-]
-
+from askance.retrieval.index.formats.tables import read_table
 
 READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".pdf": read_pdf,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from askance.retrieval.index.formats.content import Rows, TextBuilder, check_size
 from askance.retrieval.index.formats.encodings import decoded
+from askance.retrieval.index.formats.office_elements import LOWERED, RAISED
 from askance.retrieval.index.formats.packages import whole_number
 
 _UNSEEN = {"script", "style", "template", "noscript", "title", "annotation", "annotation-xml"}
@@ -35,10 +36,7 @@ _LINK_SHARE = 0.8
 _PERMALINKS = ("¶", "#", "§")
 """The text of links from a heading to itself."""
 _AUTHOR = {"author", "dc.creator", "dcterms.creator", "article:author"}
-_SCRIPTS = {
-    "sup": str.maketrans("0123456789+-−()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ⁿ"),
-    "sub": str.maketrans("0123456789+-−()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎"),
-}
+_SCRIPTS = {"sup": RAISED, "sub": LOWERED}
 MAX_SPAN = 1_000
 """How many columns or rows a cell can span, as in browsers."""
 MAX_REPEATED_CELL = 1_000

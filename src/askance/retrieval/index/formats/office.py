@@ -5,30 +5,37 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, UnreadPart, given_title
+from askance.retrieval.index.formats.content import (
+    Rows,
+    TextBuilder,
+    UnreadableFile,
+    UnreadPart,
+    given_title,
+    unreadable,
+)
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.html import add_page, decoded_page
 from askance.retrieval.index.formats.office_elements import (
-    Equations,
     Numbering,
     Properties,
     bases_of,
     chart_text,
+    equation_text,
     lowered,
     properties_of,
     raised,
 )
-from askance.retrieval.index.formats.packages import Attributes, Package, open_package, whole_number
+from askance.retrieval.index.formats.packages import Attributes, Package, open_package, tree_of, whole_number
 from askance.retrieval.index.formats.rtf import read_rtf
 from askance.retrieval.index.formats.tables import MAX_REPEATED_CHARACTERS
 
 MAX_SPAN = 100
 """Over how many columns the text of a merged cell is repeated."""
 _READ = frozenset(
-    "p pPr pStyle outlineLvl numId ilvl t r rPr vertAlign sp ph tbl tr tc gridSpan gridBefore vMerge oMath "
+    "p pPr pStyle outlineLvl numId ilvl t r rPr vertAlign sp ph tbl tr tc gridSpan gridBefore vMerge "
     "chart altChunk tab br cr noBreakHyphen".split()
 )
-"""The elements that are read outside equations."""
+"""The elements that are read one by one."""
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _LEVELS = tuple("012345678")
 """The outline levels of headings."""
@@ -136,7 +143,7 @@ class _Story:
     ) -> None:
         self._package, self._text, self._numbering, self._is_chunk = package, text, numbering, is_chunk
         self._paragraphs = [_Paragraph()]
-        self._equations, self._table = Equations(), _Table(text)
+        self._table = _Table(text)
         self._script: Callable[[str], str] = str
         self._relations: dict[str, str] = {}
         self._shape, self._is_text = "", False
@@ -148,7 +155,8 @@ class _Story:
         type of the placeholder.
         """
         self._relations, num_left_out = self._package.relations(member), 0
-        for kind, name, attributes in self._package.events(member):
+        events = self._package.events(member)
+        for kind, name, attributes in events:
             if kind != "text" and name in _LEFT_OUT:
                 num_left_out += 1 if kind == "start" else -1
                 paragraph = self._paragraphs[-1]
@@ -158,7 +166,11 @@ class _Story:
             elif kind == "text":
                 if self._is_text:
                     self._paragraphs[-1].pieces.append(self._script(name))
-            elif name not in _READ and not self._equations.are_open:
+            elif kind == "start" and name == "oMath":
+                with unreadable("an equation is nested too deep", RecursionError):
+                    text = equation_text(tree_of(name, attributes, events))
+                self._paragraphs[-1].pieces.append(text)
+            elif name not in _READ:
                 continue
             elif kind == "start":
                 self._start(name, attributes)
@@ -175,7 +187,6 @@ class _Story:
 
     def _start(self, name: str, attributes: Attributes) -> None:
         paragraph, value = self._paragraphs[-1], attributes.get("val", "")
-        self._equations.start(name, attributes, paragraph.pieces)
         match name:
             case "p":
                 self._paragraphs.append(_Paragraph())
@@ -204,7 +215,6 @@ class _Story:
                 paragraph.pieces.append(_SPACES[name])
 
     def _end(self, name: str) -> None:
-        self._equations.end(name, self._paragraphs[-1].pieces)
         if name == "t":
             self._is_text = False
         elif name == "pPr":

@@ -2,14 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from askance.retrieval.index.formats.content import TextBuilder
-from askance.retrieval.index.formats.packages import Attributes, Package, whole_number
+from askance.retrieval.index.formats.packages import Package, whole_number
 
 _ROMAN = (
     ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50), ("xl", 40),
@@ -22,10 +21,9 @@ _MAX_BASES = _MAX_LEVELS = 10
 
 Properties = dict[str, str]
 """The values of the elements in a style, or in a level of a list, by their names."""
-_RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
-_LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
+RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
+LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 _ORDINALS = ("st", "nd", "rd", "th", "er", "re", "e", "ème", "ième")
-_PARTS = ("num", "den", "rad", "deg", "e", "sup", "sub", "d", "nary", "mr", "eqArr")
 _MAX_CELLS = 1_000_000
 """The largest table in which values stand under the names of their series."""
 
@@ -159,19 +157,14 @@ def _formatted(number: int, format: str) -> str:
     return written.upper() if format.startswith("upper") else written
 
 
-_FRACTIONS = {"num": ("(", ")"), "den": ("/(", ")")}
-_OPERANDS = {"rad": ("√(", ")"), "d": ("", "|"), "mr": ("", " "), "eqArr": ("", " ")}
-"""The signs around the operands of roots, in brackets and in matrices."""
-
-
 def raised(text: str) -> str:
     """Return superscript text as characters, such as "⁵", or as "^(text)". Ordinals such as "1st" stay."""
-    return _scripted(text, _RAISED, "^")
+    return _scripted(text, RAISED, "^")
 
 
 def lowered(text: str) -> str:
     """Return subscript text as characters, such as "₂", or as "_(text)"."""
-    return _scripted(text, _LOWERED, "_")
+    return _scripted(text, LOWERED, "_")
 
 
 def _scripted(text: str, characters: dict[int, int], mark: str) -> str:
@@ -182,70 +175,38 @@ def _scripted(text: str, characters: dict[int, int], mark: str) -> str:
     return text.translate(characters) if are_characters else text.replace(word, f"{mark}({word})")
 
 
-@dataclass(slots=True)
-class _Part:
-    """An open part of an equation.
-
-    Attributes:
-        start: The number of the piece of text for its opening sign.
-        signs: The signs that the equation gives to it, by the names of their elements.
-    """
-
-    name: str
-    start: int
-    signs: dict[str, str] = field(default_factory=dict)
+_WRITTEN: Mapping[str, Callable[[str], str]] = {
+    **{"num": "({})".format, "den": "/({})".format, "sub": lowered, "sup": raised, "deg": raised},
+    **dict.fromkeys(("Fallback", "del", "moveFrom"), lambda text: ""),
+    "br": lambda text: "\n",
+}
+"""How the parts of equations are written; others are their text."""
+_OPERANDS = {"rad": "√({})", "mr": "{} ", "eqArr": "{} "}
+"""How the operands of roots, and the cells and lines of matrices are written."""
 
 
-@dataclass(slots=True)
-class Equations:
-    """The open parts of equations, while the XML of a paragraph is read."""
-
-    _parts: list[_Part] = field(default_factory=list)
-    _num_equations: int = 0
-
-    @property
-    def are_open(self) -> bool:
-        """True inside an equation."""
-        return self._num_equations > 0
-
-    def start(self, name: str, attributes: Attributes, pieces: list[str]) -> None:
-        """Read the start of an element. `pieces` has the text of the paragraph so far."""
-        if name == "oMath":
-            self._num_equations += 1
-        elif self.are_open and name in _PARTS:
-            self._parts.append(_Part(name, len(pieces)))
-            pieces.append("")
-        elif self._parts:
-            self._parts[-1].signs[name] = attributes.get("val", "")
-
-    def end(self, name: str, pieces: list[str]) -> None:
-        """Read the end of an element, and write the signs around a part of an equation."""
-        if name == "oMath":
-            self._num_equations -= 1
-        elif self._parts and name == "naryPr":
-            pieces.append(self._parts[-1].signs.get("chr", "∫"))
-        elif self._parts and name == self._parts[-1].name:
-            part = self._parts.pop()
-            parent = self._parts[-1] if self._parts else _Part("", 0)
-            opening, closing = _signs(part, parent, pieces)
-            pieces[part.start] = opening
-            pieces.append(closing)
+def equation_text(element: Element) -> str:
+    """Return an equation, or a part of one, on one line, such as "(a)/(b)", "√(a)" or "a²"."""
+    operand, parts = _OPERANDS.get(element.tag, "{}"), list[str]()
+    for each in element:
+        text = equation_text(each)
+        parts.append(operand.format(text) if each.tag == "e" else text)
+    match element.tag:
+        case "t":
+            return element.text or ""
+        case "nary":
+            return _sign(element, "chr", "∫") + "".join(parts)
+        case "d":
+            inner = _sign(element, "sepChr", "|").join(filter(None, parts))
+            return _sign(element, "begChr", "(") + inner + _sign(element, "endChr", ")")
+        case name:
+            return _WRITTEN.get(name, str)("".join(parts))
 
 
-def _signs(part: _Part, parent: _Part, pieces: list[str]) -> tuple[str, str]:
-    """Return the opening and the closing sign of a part. A script of one piece is written as characters."""
-    if part.name == "d":
-        pieces[-1] = ""  # the separator after the last one
-        return part.signs.get("begChr", "("), part.signs.get("endChr", ")")
-    if part.name in ("sup", "sub", "deg"):
-        scripted, mark = (lowered, "_") if part.name == "sub" else (raised, "^")
-        if len(pieces) > part.start + 2:
-            return f"{mark}(", ")"
-        pieces[part.start + 1 :] = map(scripted, pieces[part.start + 1 :])
-    if part.name == "e":
-        opening, closing = _OPERANDS.get(parent.name, ("", ""))
-        return opening, parent.signs.get("sepChr", closing) if parent.name == "d" else closing
-    return _FRACTIONS.get(part.name, ("", ""))
+def _sign(element: Element, name: str, default: str) -> str:
+    """Return a sign in the properties of a part of an equation."""
+    sign = element.find(f"{element.tag}Pr/{name}")
+    return default if sign is None else sign.get("val", "")
 
 
 def chart_text(package: Package, member: str, text: TextBuilder) -> None:

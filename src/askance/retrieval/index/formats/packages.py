@@ -110,19 +110,10 @@ class Package:
         Raises:
             UnreadableFile: See `events`.
         """
-        builder, num_open = TreeBuilder(), 0
-        for kind, value, attributes in self.events(name):
-            if kind == "start" and (num_open or element in ("", value)):
-                num_open += 1
-                builder.start(value, attributes)
-            elif kind == "text" and num_open:
-                builder.data(value)
-            elif num_open:
-                num_open -= 1
-                builder.end(value)
-                if not num_open:
-                    yield builder.close()
-                    builder = TreeBuilder()
+        events = self.events(name)
+        for kind, value, attributes in events:
+            if kind == "start" and element in ("", value):
+                yield tree_of(value, attributes, events)
 
     def tree(self, name: str) -> Element:
         """Return an XML member as a tree. It has to be a small one; one that is missing has no elements."""
@@ -209,6 +200,22 @@ def open_package(path: Path) -> Iterator[Package]:
         if len(archive.NameToInfo) > MAX_MEMBERS:
             raise UnreadableFile(f"an archive of more than {MAX_MEMBERS:,} files")
         yield Package(archive)
+
+
+def tree_of(name: str, attributes: Attributes, events: Iterator[XmlEvent]) -> Element:
+    """Return an element as a tree, given its start and the events that follow it, up to its end."""
+    builder, num_open = TreeBuilder(), 1
+    builder.start(name, attributes)
+    while num_open:
+        kind, value, given = next(events)
+        if kind == "start":
+            builder.start(value, given)
+        elif kind == "text":
+            builder.data(value)
+        else:
+            builder.end(value)
+        num_open += {"start": 1, "end": -1}.get(kind, 0)
+    return builder.close()
 
 
 def whole_number(written: str | None, default: int) -> int:
