@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from tests.tolerances import near, tolerance
 
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
-from askance.core.types import Span, untrusted
-from askance.models.openai.events import InvalidResponse, TokenLogprob, read_event
+from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
+from askance.inference.stopping import StopTracker
+from askance.models.openai.events import InvalidResponse, ServerEvent, TokenLogprob, read_event
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import SERVERS, ServerOptions, read_options
-from askance.models.openai.streaming import TokenAligner, min_entropy
+from askance.models.openai.streaming import StreamReader, TokenAligner, min_entropy
 from askance.models.openai.tokenization import (
     TextTokens,
     decode,
@@ -52,6 +53,8 @@ def entropy(*probabilities):
         # Fewer than requested may hide a token of any probability.
         ([0.5, 0.1], 20, [0.5, 0.1, 0.4]),
         ([1.0, 0.0], 2, [1.0]),
+        # No vocabulary has so many tokens.
+        ([0.9, 5e-324], 2, [0.9, 0.1]),
     ],
 )
 def test_the_bound_of_the_entropy_is_reached(known, num_requested, least):
@@ -284,3 +287,21 @@ def test_names_addresses_and_fingerprints():
     others = [load(top_logprobs="4"), load(top_logprobs="4", neutral="1")]
     assert len({other.fingerprint for other in (model, *others)}) == 3
     assert load(top_logprobs="4", in_flight="2").fingerprint == others[0].fingerprint
+
+
+@pytest.mark.parametrize(("logprob", "num_tokens"), [(False, 1), (True, 8)])
+def test_a_text_beyond_the_requested_tokens_is_not_read(logprob, num_tokens):
+    """One event of 40,000 tokens: the reader stops at eight of them, or at their plausible length."""
+    tracker = StopTracker(GenerateRequest(Raw(()), Sampling(max_tokens=8), key=()))
+    reader = StreamReader(Want(logprob=logprob), 0, tracker)
+    entries = [TokenLogprob(" on", b" on", -0.1)] * 40_000
+    reader.read(ServerEvent(" on" * 40_000, tuple(entries) if logprob else None))
+    assert (tracker.finish, len(tracker.tokens)) == ("length", num_tokens)
+    assert len(tracker.generation().text) <= 8 * 400
+
+
+def test_tokens_without_a_text_are_bounded():
+    aligner = TokenAligner()
+    assert not list(aligner.add("é".encode(), [TokenLogprob(NONE, NONE.encode(), -0.1)] * 4096))
+    with pytest.raises(InvalidResponse, match="more than 4,096 tokens in a row"):
+        list(aligner.add("é".encode(), [TokenLogprob(NONE, NONE.encode(), -0.1)]))

@@ -3,6 +3,7 @@
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -90,7 +91,10 @@ def test_text_and_its_citation_arrive_before_the_answer_is_complete(sample_index
         async def generate(self, request):
             if request.on_text:
                 request.on_text(ANSWER[:60])
-            return await super().generate(request)
+            (generation,) = await super().generate(replace(request, on_text=None))
+            if request.on_text:
+                request.on_text(generation.text[60:])
+            return (generation,)
 
     body = {"messages": [{"role": "user", "content": QUESTION}], "stream": True, "askance": {"events": True}}
     with (

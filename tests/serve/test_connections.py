@@ -6,7 +6,7 @@ from socket import create_connection
 
 import pytest
 
-from askance.serve.limits import Limits, with_open_files
+from askance.serve.limits import Limits, network_of, with_open_files
 from tests.serve.served import QUESTION, serving
 from tests.serve.test_cli_serve import command
 
@@ -33,6 +33,26 @@ def test_a_connection_above_the_limit_is_refused_until_another_closes(sent):
         while server.client.get("/healthz").status_code == 503:
             pass
         assert server.ask(model="").status_code == 200
+
+
+def test_one_address_leaves_connections_to_others():
+    limits = Limits(connections=3, connections_per_address=2)
+    with serving(limits=limits, method="closed_book") as server, ExitStack() as held:
+        idle = [held.enter_context(server.connection()) for _ in range(3)]
+        assert idle[-1].recv(100).startswith(b"HTTP/1.1 503")
+        port = int(server.url.rpartition(":")[2])
+        other = held.enter_context(create_connection(("127.0.0.1", port), 60, ("127.0.0.2", 0)))
+        other.sendall(ASK)
+        assert other.recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("client", "network"),
+    [(("10.0.0.1", 5), "10.0.0.1"), (("::ffff:10.0.0.1", 5), "::ffff:10.0.0.1"), (None, ""),
+     (("pipe", 5), "pipe"), (("2001:db8:1:2:3::4", 5), "2001:db8:1:2::/64"), (("::1", 5), "::/64")],
+)  # fmt: skip
+def test_connections_count_by_their_address_or_network(client, network):
+    assert network_of(client) == network
 
 
 @pytest.mark.parametrize("sent", [b"", HALF, ASK + HALF])
@@ -74,13 +94,13 @@ def test_more_connections_than_files_leave_the_server_able_to_answer(sample_inde
         assert "Traceback" not in process.stdout.read()
 
 
-FEW = Limits(connections=250)
+FEW = Limits(connections=250, connections_per_address=62)
 
 
 @pytest.mark.parametrize(
     ("soft", "hard", "raised", "limits"),
     [(256, 4096, (3048, 4096), Limits()), (3048, 4096, None, Limits()), (256, 2298, (2298, 2298), FEW),
-     (256, 256, (256, 256), Limits(connections=1))],
+     (256, 256, (256, 256), Limits(connections=1, connections_per_address=1))],
 )  # fmt: skip
 def test_the_limit_of_open_files_is_raised_as_far_as_needed(monkeypatch, soft, hard, raised, limits):
     """By default: 1,000 connections, 512 that arrive at once, 1,024 that are refused, and 512 other files."""

@@ -106,6 +106,7 @@ def test_the_page_has_the_limits_of_the_code():
         "traces kept in memory": str(limits.traces),
         "events of all kept traces": f"{limits.trace_events:,}",
         "open connections": f"{limits.connections:,}",
+        "open connections of an address (of IPv6: a /64 network)": str(limits.connections_per_address),
     }
     assert expected.items() <= rows.items()
 

@@ -3,6 +3,7 @@
 Methods have their own module, `methods`. Modules are imported when an object is made.
 """
 
+import os.path
 from collections.abc import Mapping
 from contextlib import nullcontext
 from difflib import get_close_matches
@@ -325,7 +326,8 @@ def _suggestion(name: str) -> str:
     """
     if ":" in name or get_close_matches(name.lower(), MODELS, n=1, cutoff=0.7):
         return ""
-    kind = "gguf" if name.endswith(".gguf") else "hf" if "/" in name or Path(name).is_dir() else "openai"
+    is_folder = "/" in name or os.path.isdir(name)  # noqa: PTH112  # a path can't have such long parts
+    kind = "gguf" if name.endswith(".gguf") else "hf" if is_folder else "openai"
     return f"write {kind}:{name}, or openai:{name}@http://HOST:PORT/v1 for one on a server."
 
 

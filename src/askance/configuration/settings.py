@@ -98,7 +98,7 @@ Models = Annotated[Mapping[str, Any], BeforeValidator(_models_by_role)]
 def _confidence(value: Any) -> Any:
     if value is None or value == "auto":
         return value
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, OverflowError):
         if not isinstance(value, bool) and 0 <= float(value) <= 1:
             return float(value)
     raise ValueError("give a confidence from 0 to 1, or auto")

@@ -313,7 +313,7 @@ def _in_file(path: Path, *, is_data: bool) -> Iterator[SourcedValue]:
         from askance.storage.trace_file import read_trace
 
         content = next((event.config for event in read_trace(path) if isinstance(event, Asked)), {})
-    if not content and path.suffix != ".toml":
+    if not isinstance(content, dict) or (not content and path.suffix != ".toml"):
         raise ConfigError(
             f"{path} contains no configuration: it was written by a program that built its engine itself. "
             "Name another file."
@@ -334,7 +334,7 @@ def _settings_of_run(path: Path) -> dict[str, Any]:
 
     try:
         return dict(json.loads(unsealed(path.read_bytes())))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         remedy = "Name a TOML file, a trace or a run folder."
         raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error

@@ -7,9 +7,10 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
@@ -189,6 +190,8 @@ def converted(row: Any, number: int, convert: Convert[T], shape: str, place: str
     except Flaw as flaw:
         stop = "" if str(flaw).endswith("?") else "."
         raise DatasetError(f"{place}{flaw}{stop} {shape}") from flaw
+    except RecursionError as error:
+        raise DatasetError(f"{place}: values in more levels than can be read: simplify it.") from error
 
 
 def rows(path: Path, inside: str | None = None) -> Rows:
@@ -258,7 +261,8 @@ def parquet_rows(path: Path, split: str | None = None) -> Rows:
             with file.open("rb") as opened_file:
                 for batch in parquet.ParquetFile(opened_file).iter_batches(_BATCH_ROWS):
                     yield from ((f"row {next(numbers)}", row) for row in batch.to_pylist())
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, OverflowError, LookupError, pyarrow.ArrowException) as error:
+        # Python has no equal of some values, such as a date in the year 20,000 or an unknown time zone.
         reason = getattr(error, "strerror", None) or f"{error}".partition("\n")[0]
         raise DatasetError(f"can't read {file}: {reason}. Fetch or write it again.") from error
 
@@ -332,7 +336,9 @@ def csv_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[s
             problem = f"{error}. {_QUOTING}"
             again.extendleft(reversed(row[1:]))
             del row[1:]
-            cells = next(csv.reader(row, delimiter=delimiter))
+            cells = row[:1]
+            with suppress(csv.Error):  # the line may be longer than a cell can be
+                cells = next(csv.reader(row, delimiter=delimiter))
             reader = csv.reader(next_lines(), delimiter=delimiter, strict=True)
         if cells is None:
             return
@@ -363,7 +369,9 @@ def opened(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
         with opener(path, "rt", encoding="utf-8-sig", newline=newline) as file:
             yield cast("TextIO", file)
     except OSError as error:
-        raise DatasetError(f"can't read {path}: {error.strerror}. Check the path.") from error
+        raise DatasetError(f"can't read {path}: {error.strerror or error}. Check the path.") from error
+    except (EOFError, zlib.error) as error:
+        raise DatasetError(f"can't unpack {path} ({error}): it is damaged. Fetch it again.") from error
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 ({error.reason}): convert it to UTF-8.") from error
 

@@ -61,18 +61,19 @@ class RetryingModel(WrappedModel):
         self._policy = policy
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        on_text, num_sent = request.on_text, 0
+        on_text, sent = request.on_text, list[str]()
 
         async def attempt() -> tuple[Generation, ...]:
-            num_received = 0
+            before, num_received, is_same = "".join(sent), 0, True
 
             def forward(text: str) -> None:
-                """Forward only the text that no earlier attempt has forwarded."""
-                nonlocal num_received, num_sent
-                num_received += len(text)
-                if on_text is not None and num_received > num_sent:
-                    num_new, num_sent = num_received - num_sent, num_received
-                    on_text(text[-num_new:])
+                """Forward only what no earlier attempt has forwarded, and nothing after another text."""
+                nonlocal num_received, is_same
+                known = before[num_received : num_received + len(text)]
+                num_received, is_same = num_received + len(text), is_same and text.startswith(known)
+                if on_text is not None and is_same and len(text) > len(known):
+                    sent.append(text[len(known) :])
+                    on_text(sent[-1])
 
             return await self._model.generate(replace(request, on_text=on_text and forward))
 

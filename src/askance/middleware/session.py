@@ -84,9 +84,12 @@ class Session:
                 async with asyncio.timeout(self._start_clock()):
                     self._spend(await count() if count else 0)
                     yield lambda: time.perf_counter() - started
-        except INTERRUPTIONS:
-            raise
         except BaseException as error:  # the panic of an extension is not an Exception
+            task = asyncio.current_task()
+            # What the call awaits may have been cancelled although the question was not.
+            is_own = task is None or task.cancelling() or not isinstance(error, asyncio.CancelledError)
+            if is_own and isinstance(error, INTERRUPTIONS):
+                raise
             # A timeout inside the call may have another cause than the budget.
             is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
             reported = self.limit_reached("seconds", "and the time is up") if is_late else error
@@ -106,7 +109,7 @@ class Session:
         """Start the clock if this is the first call, and return the time left, or None without a limit."""
         if self.budget.seconds is None:
             return None
-        self._ends = min(self._ends, time.monotonic() + self.budget.seconds)
+        self._ends = min(self._ends, asyncio.get_running_loop().time() + self.budget.seconds)
         if self._seconds_left <= 0:
             raise self.limit_reached("seconds", "and the time is up")
         return self._seconds_left
@@ -148,7 +151,7 @@ class Session:
     @property
     def _seconds_left(self) -> float:
         """The time left, which is infinite without a limit and before the first call."""
-        return self._ends - time.monotonic()
+        return self._ends - asyncio.get_running_loop().time()
 
 
 class SessionModel(WrappedModel):

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match
 
 from askance.ask import NoRetriever, check_question
 from askance.configuration.methods import defaults_of, parameter_schema
@@ -18,14 +19,20 @@ from askance.configuration.settings import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter
-from askance.core.notes import noted
 from askance.core.ports import Retriever
-from askance.core.trace import Trace
+from askance.core.trace import Noted, Trace
 from askance.core.types import Passage
 from askance.core.version import VERSION
+from askance.middleware.session import Session, SessionRetriever
 from askance.retrieval.filters import filtered_retriever, parse_filter
 from askance.serve.chat import ChatQuestion, ClientLeft, StreamResponse, unless_client_leaves
-from askance.serve.chat_request import AskanceOptions, ChatRequest, read_conversation, read_parameters
+from askance.serve.chat_request import (
+    AskanceOptions,
+    ChatRequest,
+    FilterText,
+    read_conversation,
+    read_parameters,
+)
 from askance.serve.citations import passage_url
 from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
@@ -49,7 +56,7 @@ class SearchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     query: str = Field(max_length=QUESTION_CHARACTERS)
     k: int = Field(5, ge=1, le=PASSAGES)
-    where: str | None = None
+    where: FilterText | None = None
 
 
 class Application:
@@ -148,9 +155,10 @@ class Application:
         if retriever is None:
             raise not_found("this server has no index to search: start it with --index.", "no_index")
         url_of = self._url_of(request)
-        notes = list[str]()
-        with noted(lambda name, text: notes.append(text)):
-            hits = await unless_client_leaves(request, retriever.search(body.query, body.k))
+        session = Session(Trace())
+        search = SessionRetriever(retriever, session).search(body.query, body.k)
+        hits = await unless_client_leaves(request, search)
+        notes = [event.text for event in session.trace.events if isinstance(event, Noted)]
         data = [
             {"rank": hit.rank, "score": hit.score, "url": url_of(hit.passage), "passage": hit.passage}
             for hit in hits
@@ -285,5 +293,12 @@ async def _error_response(request: Request, error: Exception) -> Response:
             return _invalid(error.errors()[0]).response
         case HTTPException() if not isinstance(error, ApiError):
             message = f"{request.method} {request.url.path[:200]}: {error.detail}."
-            return ApiError(error.status_code, message, headers=error.headers).response
+            headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+            return ApiError(error.status_code, message, headers=headers).response
     return api_error(error).response
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of a path. Starlette would name only those of its first route."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    return ", ".join(sorted({method for route in routes for method in route.methods}))

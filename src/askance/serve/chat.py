@@ -5,15 +5,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from sse_starlette.sse import SendTimeoutError
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from askance.ask import Engine
 from askance.core.answers import Answer, Usage
@@ -218,17 +217,24 @@ class StreamResponse(EventSourceResponse):
     The response of a client that leaves before the first event would otherwise never release them.
 
     Args:
-        send_seconds: The time that the client may take to read one event.
+        send_seconds: The time that the client may take to read one message, also the first and the last.
     """
 
     def __init__(
         self, events: AsyncIterator[ServerSentEvent], held: AsyncExitStack, send_seconds: float
     ) -> None:
-        super().__init__(events, ping=_PING_SECONDS, send_timeout=send_seconds, sep="\n")
-        self._held = held
+        super().__init__(events, ping=_PING_SECONDS, sep="\n")
+        self._held, self._send_seconds = held, send_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
+
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._send_seconds):
+                await send(message)
+
         async with self._held:
-            with suppress(SendTimeoutError):  # the client stopped reading
-                await super().__call__(scope, receive, send)
+            try:
+                await super().__call__(scope, receive, send_in_time)
+            except* TimeoutError:  # the client stopped reading
+                pass

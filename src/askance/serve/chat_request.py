@@ -1,7 +1,7 @@
 """Requests for chat completions: their form, and the checks that turn one into a question with settings."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
@@ -80,6 +80,10 @@ class StreamOptions(Extensible):
     include_usage: bool = False
 
 
+FilterText = Annotated[StrictStr, Field(min_length=1, json_schema_extra={"format": "filter"})]
+"""A filter of documents (see `retrieval.filters`)."""
+
+
 class AskanceOptions(Extensible):
     """The part of a request that OpenAI does not know. All other keys are parameters of the method.
 
@@ -89,7 +93,7 @@ class AskanceOptions(Extensible):
     """
 
     events: StrictBool = False
-    where: StrictStr | None = None
+    where: FilterText | None = None
 
 
 class ChatRequest(Extensible):

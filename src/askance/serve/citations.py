@@ -12,57 +12,14 @@ from urllib.parse import quote
 
 from askance.core.answers import Answer, Citation
 from askance.core.types import Passage
+from askance.serve.plain_text import PlainText, plain_text
 
 UrlOf = Callable[[Passage], str]
 """A function that returns the URL at which the server shows a passage."""
-_MARKER = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
-_BEGUN = re.compile(r"(?:\[\s*(?:\d[\d\s,;–-]*)?|\])\Z")
 _MARKUP = re.compile(r"[\[\]()<>*_`|\\]")
-_MAX_HELD = 40
 _MAX_TITLE = 120
 _SOURCES = "\n\nSources:\n"
 _NUMBERS = re.compile(r" \[\d+\]")
-
-
-@dataclass(slots=True)
-class PlainText:
-    """The text of an answer, without what looks like a citation, a link or an image in Markdown.
-
-    A number in square brackets gets parentheses, and so does the text of a link. An image would send what its
-    address contains to another server as soon as it is displayed. Text keeps its length, so the offsets of
-    citations stay valid. Text between backticks is code, and does not change. Text arrives in pieces; a
-    bracket is held back until the next characters decide.
-    """
-
-    _held: str = ""
-    _is_code: bool = False
-
-    def add(self, piece: str) -> str:
-        """Append text, and return what can be sent now."""
-        text = self._held + piece
-        begun = _BEGUN.search(text, max(0, len(text) - _MAX_HELD))
-        self._held = text[begun.start() :] if begun else ""
-        return self._plain(text[: len(text) - len(self._held)])
-
-    def end(self) -> str:
-        """Return what was held back."""
-        held, self._held = self._held, ""
-        return held
-
-    def _plain(self, text: str) -> str:
-        pieces = text.split("`")
-        for number, piece in enumerate(pieces):
-            if number:
-                self._is_code = not self._is_code
-            if not self._is_code:
-                pieces[number] = _MARKER.sub(r"(\1)", piece).replace("](", ")(")
-        return "`".join(pieces)
-
-
-def plain_text(text: str) -> str:
-    """Return a complete answer as `PlainText` sends it."""
-    plain = PlainText()
-    return plain.add(text) + plain.end()
 
 
 def passage_url(base: str, id: str, signature: str = "") -> str:

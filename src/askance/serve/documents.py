@@ -24,6 +24,7 @@ from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, MAX_FIELDS, is_finite
 from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS
+from askance.serve.chat_request import FilterText
 from askance.serve.errors import bad_request, not_found
 from askance.serve.responses import Json
 from askance.serve.security import OWNER
@@ -48,7 +49,7 @@ class GivenDocument(BaseModel):
     model_config = ConfigDict(extra="forbid")
     id: str = Field(min_length=1, max_length=MAX_ID_CHARACTERS)
     title: str = Field("", max_length=_MAX_TITLE_CHARACTERS)
-    text: str
+    text: str = Field(json_schema_extra={"pattern": r"\S"})
     fields: dict[str, _Value] = Field({}, max_length=MAX_FIELDS)
 
 
@@ -113,7 +114,7 @@ class DocumentRoutes:
             raise not_found(f"there is no document {id!r} that this key added: GET /v1/documents lists them.")
         return Json({"object": "document.deleted", "id": id, "deleted": True})
 
-    async def delete_where(self, request: Request, where: str) -> Response:
+    async def delete_where(self, request: Request, where: FilterText) -> Response:
         """Delete the documents of the key that pass a filter."""
         ids = await self._opened().remove(request.scope[OWNER], where=parse_filter(where))
         data = [{"object": "document.deleted", "id": id, "deleted": True} for id in ids]

@@ -3,10 +3,10 @@
 import asyncio
 import math
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import h11
@@ -27,9 +27,10 @@ _MOST_REFUSED = 2 * BACKLOG
 _OTHER_FILES = 512
 """The number of files that the server may open besides connections: indexes, weights, caches."""
 _LINGER_SECONDS = 1.0
+_NETWORK_BITS = 64
 _BUSY = ApiError(
     503,
-    "the server has as many open connections as it may have: try again in a moment.",
+    "the server, or your address, has as many open connections as it may have: try again in a moment.",
     type="server_error",
     code="too_many_connections",
     headers={"Retry-After": "1", "Connection": "close"},
@@ -50,6 +51,8 @@ class Limits:
         send_seconds: The time that a client may take to read one event of a stream.
         traces, trace_events: The number of traces kept, and the number of events in all of them together.
         connections: The number of open connections. Further ones are refused with 503.
+        connections_per_address: The number of open connections of one address, so that one client can't keep
+            all others out. The addresses of a network of IPv6 (/64) count as one.
         strict_parameters: Whether to refuse requests with fields that change nothing. By default, the
             response lists these fields under ``askance.ignored``.
     """
@@ -64,6 +67,7 @@ class Limits:
     traces: int = 256
     trace_events: int = 200_000
     connections: int = 1_000
+    connections_per_address: int = 250
     strict_parameters: bool = False
 
 
@@ -102,13 +106,14 @@ class Admission:
             await self._slots.acquire()
         finally:
             self.waiting -= 1
-        self.running, started = self.running + 1, time.monotonic()
+        clock = asyncio.get_running_loop().time
+        self.running, started = self.running + 1, clock()
         try:
             yield
         finally:
             self.running -= 1
             self._slots.release()
-            self._mean_seconds += _WEIGHT * (time.monotonic() - started - self._mean_seconds)
+            self._mean_seconds += _WEIGHT * (clock() - started - self._mean_seconds)
 
 
 class LimitedConnection(H11Protocol):
@@ -125,7 +130,13 @@ class LimitedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections:
+        network = network_of(self.client)
+        num_of_network = sum(
+            network_of(each.client) == network for each in self.connections if isinstance(each, H11Protocol)
+        )
+        if len(self.connections) > self._limits.connections or (
+            network and num_of_network > self._limits.connections_per_address
+        ):
             self._refuse()
         else:
             self._timer = self._wait_for_head()
@@ -175,6 +186,16 @@ class LimitedConnection(H11Protocol):
         self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
 
+def network_of(client: tuple[str, int] | None) -> str:
+    """Return the address of a client, or its network if it has one to itself; empty if it is unknown."""
+    host = client[0] if client else ""
+    with suppress(ValueError):
+        address = ip_address(host)
+        if address.version == 6 and not address.ipv4_mapped:
+            return str(ip_network((int(address), _NETWORK_BITS), strict=False))
+    return host
+
+
 def with_open_files(limits: Limits) -> Limits:
     """Raise the number of files that this process may open to what the limits need.
 
@@ -192,4 +213,6 @@ def with_open_files(limits: Limits) -> Limits:
         return limits
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return replace(limits, connections=max(1, allowed - others))
+    connections = max(1, allowed - others)
+    of_address = min(limits.connections_per_address, max(1, connections // 4))
+    return replace(limits, connections=connections, connections_per_address=of_address)

@@ -32,6 +32,8 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
 """The HTTP methods that are counted by name, so that invented ones do not fill the memory."""
 _OPEN_PATHS = re.compile(r"/|/healthz|/readyz|/viewer/.*", re.DOTALL)
 """The paths that need no key."""
+_TAKES_JSON = re.compile(r"/v1/(?:chat/completions|search|documents)")
+"""The paths of requests with a body."""
 _PASSAGES, _DOCUMENTS = "/v1/passages/", "/v1/documents"
 _HEADERS = {
     "Content-Security-Policy": (
@@ -196,7 +198,8 @@ class Guard:
         if origin is not None and _netloc(origin) != host:
             raise ApiError(403, f"a page of {origin[:200]!r} may not use this server.", code="wrong_origin")
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] == "POST" and content_type != "application/json":
+        takes_json = scope["method"] == "POST" and _TAKES_JSON.fullmatch(scope["path"])
+        if takes_json and content_type != "application/json":
             raise ApiError(415, "send JSON, with the header Content-Type: application/json.", code="not_json")
         scope[OWNER] = self._owner(HTTPConnection(scope), scope["path"])
         length = headers.get("content-length", "0")

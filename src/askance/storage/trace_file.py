@@ -104,7 +104,7 @@ def _record(source: str, number: int, line: str) -> dict[str, Any]:
         raise TraceFileError(
             f"{source}, line {number}: not JSON ({error.msg}); the file is damaged."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraceFileError(f"{source}, line {number}: {error}; the file is damaged: restore it.") from error
     return record
 
@@ -113,7 +113,7 @@ def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
     from pydantic import ValidationError
 
     fields = dict(record)
-    adapter = _adapters().get(fields.pop("type", ""))
+    adapter = _adapters().get(str(fields.pop("type", "")))
     if adapter is None:
         raise TraceFileError(f"{source}, line {number}: unknown event type {record.get('type')!r}.")
     try:

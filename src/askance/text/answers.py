@@ -6,6 +6,7 @@ Sentence boundaries come from `sentencex`, so initials, abbreviations and decima
 import re
 import string
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ from itertools import pairwise
 from askance.core.panics import panics_as
 from askance.core.types import Cut, Question, Token
 from askance.text.options import named_option
-from askance.text.words import compatibility_form
+from askance.text.words import compatibility_form, normalised
 
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
 """Characters that sentencex can't handle. At non-ASCII white space it splits a character and panics, and it
@@ -130,7 +131,7 @@ _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 AUTHORS_MARKER = "the answer is"
 """The marker before a short answer in the DRAGIN authors' code, which matches it case-sensitively."""
 _AFTER_THE_ANSWER = ("Question:", "#10000000", "Note:")
-_END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
+_END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+($)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TYPOGRAPHIC = str.maketrans("‐‑‒–—―‘’ʻʼ′“”″", "------'''''\"\"\"")
 """The dashes, apostrophes and quotation marks of English text, each with the ASCII character for it."""
@@ -167,10 +168,10 @@ def _statement(text: str) -> tuple[int, int] | None:
     An occurrence of "the answer is" without content after it is skipped. If there is no other,
     the result is None.
     """
-    ends = [end for _, end in sentence_spans(text)]
+    ends = [*(end for _, end in sentence_spans(text)), len(text)]
     for marker in _MARKER.finditer(text):
         start = marker.end()
-        sentence_end = next((end for end in ends if end > start), len(text))
+        sentence_end = ends[min(bisect_right(ends, start), len(ends) - 1)]
         line = text[start:sentence_end].split("\n", 1)[0]
         if has_content(line):
             return start, start + len(line)
@@ -258,7 +259,7 @@ def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) 
     _, marker, after = text.partition(AUTHORS_MARKER)
     if not marker:
         return text if reading.whole_text else ""
-    stated = _END_TOKENS.sub("", after[1:])
+    stated = _END_TOKENS.sub(lambda run: run[0] if run[1] is None else "", after[1:])
     if reading.strips_newline:
         stated = stated.removesuffix("\n")
     stated = stated.removesuffix(".")
@@ -293,7 +294,7 @@ def normalise_answer(text: str) -> str:
     """
     if not text.isascii():
         text = compatibility_form(_without_punctuation(text))
-    plain = unicodedata.normalize("NFC", _without_punctuation(text.lower()))
+    plain = normalised("NFC", _without_punctuation(text.lower()))
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 

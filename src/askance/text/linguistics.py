@@ -9,6 +9,7 @@ in quotes (“” «» 《》 「」).
 
 import re
 import tomllib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -75,14 +76,11 @@ class TokenWord:
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
     """Group tokens into words by character offsets, independently of the tokenizer's space marker."""
     text, words = "".join(token.text for token in tokens), []
+    starts, ends = [token.start for token in tokens], [token.end for token in tokens]
     for match in PIECE.finditer(text):
         start, end = (tokens[0].start + offset for offset in match.span())
-        inside = [
-            index
-            for index, token in enumerate(tokens)
-            if token.start < end and (token.end > start or token.start == start)
-        ]
-        words.append(TokenWord(match[0], start, end, inside[0], inside[-1] + 1))
+        first = min(bisect_right(ends, start), bisect_left(starts, start))
+        words.append(TokenWord(match[0], start, end, first, bisect_left(starts, end)))
     return tuple(words)
 
 

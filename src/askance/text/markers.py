@@ -21,20 +21,23 @@ Some text looks like a marker but is kept:
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import attrgetter
 
 _SPACE = r"[^\S\n]"
 _OPEN, _CLOSE = r"[\[【［]", r"[\]】］]"
 _LIST = rf"\d{{1,3}}(?:{_SPACE}?[,;、，–—-]{_SPACE}?\d{{1,3}})*"
 _ONE = rf"{_OPEN}{_SPACE}?\^?{_LIST}{_SPACE}?(?:†[^\]】］\n]{{0,40}})?{_CLOSE}"
 _JOINT = rf"(?:{_SPACE}?(?:[,;&]|and){_SPACE}?|{_SPACE}*)"
-_PART = rf"(?:{_ONE}|\({_ONE}(?:{_JOINT}{_ONE})*\))"
-_WHOLE = rf"{_PART}(?:{_JOINT}{_PART})*"
+_PART = rf"(?:{_ONE}|\({_ONE}(?:{_JOINT}{_ONE}){{0,50}}\))"
+_WHOLE = rf"{_PART}(?:{_JOINT}{_PART}){{0,50}}"  # bounded, since each new token reads it again
 _CHAIN = re.compile(rf"{_WHOLE}(?:(?<=\))|(?!\())")
 _GROWING = re.compile(rf"(?:{_WHOLE}|\({_WHOLE})(?:{_JOINT}\({_WHOLE})?")
 _OPENED = rf"{_OPEN}(?:{_SPACE}?\^?(?:{_SPACE}|[\d,;、，–—-]){{0,60}}(?:†[^\]】］\n]{{0,40}})?)"
-_CUT_OFF = re.compile(rf"{_SPACE}*{_OPENED}\Z")
+_CUT_OFF = re.compile(rf"{_OPENED}\Z")
 _MAY_CONTINUE = re.compile(rf"(?:{_SPACE}?(?:[,;&]|an?d?))?{_SPACE}*(?:\(?{_OPENED}|\()?")
 _MAY_BEGIN = re.compile(rf"(?:\(?{_OPENED}|\()?\Z")
 _CODE = re.compile(r"(?:[={]\s*|\b[a-z]|\w*_\w*|\w\()\Z")
@@ -42,6 +45,7 @@ _TICK = re.compile(r"(?<!\w)`|`(?!\w)")
 _GLUED = re.compile(r"\w+\Z")
 _RANGE = re.compile(rf"(\d{{1,3}}){_SPACE}?[–—-]{_SPACE}?(\d{{1,3}})")
 _NUMBER = re.compile(r"\d+")
+_BLANK = re.compile(r"[ \t\u00a0\u3000]*")
 _NEAR = 80
 """The number of preceding characters that are examined to decide whether text is a marker."""
 
@@ -74,12 +78,14 @@ class UnmarkedText:
     written: str = ""
     num_decided: int = 0
     markers: tuple[Marker, ...] = ()
+    _num_removed: list[int] = field(default_factory=lambda: [0])
+    _ticks: tuple[int, int] = (0, 0)
 
     def add(self, piece: str) -> str:
         """Append text, and return the text that can be released now."""
         self.written += piece
         held = _undecided(self.written, self.num_decided)
-        return self._release(_chains(self.written, self.num_decided, held, self.sources), held)
+        return self._release(self._chains(held), held)
 
     def end(self) -> str:
         """Return the text that is still withheld at the end of a generation.
@@ -88,17 +94,35 @@ class UnmarkedText:
         comes before the new text.
         """
         end = len(self.written)
-        markers = _chains(self.written, self.num_decided, end, self.sources)
+        markers = self._chains(end)
         last_end = max(self.num_decided, markers[-1].end if markers else 0)
         cut_off = _CUT_OFF.search(self.written, last_end)
         if cut_off is None:
             return self._release(markers, max(last_end, len(self.written.rstrip())))
-        return self._release([*markers, Marker(cut_off.start(), end, ())], end)
+        start = _skip_back(self.written, cut_off.start(), last_end)
+        return self._release([*markers, Marker(start, end, ())], end)
+
+    def _chains(self, end: int) -> list[Marker]:
+        """Return the markers that end in the undecided text before `end`."""
+        text, start, markers = self.written, self.num_decided, list[Marker]()
+        for chain in _CHAIN.finditer(text, start):
+            if chain.end() > end:
+                break
+            numbers, (num_ticks, counted) = _numbers(chain[0]), self._ticks
+            num_ticks += len(_TICK.findall(text, counted, chain.start()))
+            self._ticks = num_ticks, chain.start()
+            is_code = num_ticks % 2 == 1 or 0 in numbers
+            if not is_code and not _is_text(text, chain, self.sources):
+                least = markers[-1].end if markers else start
+                markers.append(Marker(*_with_spaces(text, chain.start(), chain.end(), least), numbers))
+        return markers
 
     def _release(self, markers: Sequence[Marker], until: int) -> str:
         # White space after a marker at the start of a line is part of the marker, so it is decided as well.
         start, self.num_decided = self.num_decided, max([until, *(marker.end for marker in markers)])
         self.markers += tuple(markers)
+        lengths = (marker.end - marker.start for marker in markers)
+        self._num_removed += [*accumulate(lengths, initial=self._num_removed[-1])][1:]
         return self._without(markers, start, self.num_decided)
 
     def _without(self, markers: Sequence[Marker], start: int, end: int) -> str:
@@ -114,20 +138,19 @@ class UnmarkedText:
     @property
     def blanked(self) -> str:
         """The text as it was written, with each character of a marker replaced by a space."""
-        text = self.written
+        characters = [*self.written]
         for marker in self.markers:
-            text = text[: marker.start] + " " * (marker.end - marker.start) + text[marker.end :]
-        return text
+            characters[marker.start : marker.end] = " " * (marker.end - marker.start)
+        return "".join(characters)
 
     def offset(self, written: int) -> int:
         """Convert an offset in `written` to an offset in `text`.
 
         All offsets inside a marker become the offset from which the marker was removed.
         """
-        removed = (
-            min(marker.end, written) - marker.start for marker in self.markers if marker.start < written
-        )
-        return written - sum(removed)
+        index = bisect_left(self.markers, written, key=attrgetter("start"))
+        inside = max(self.markers[index - 1].end - written, 0) if index else 0
+        return written - self._num_removed[index] + inside
 
     def written_offset(self, offset: int) -> int:
         """Convert an offset in `text` to an offset in `written`.
@@ -160,32 +183,17 @@ def _undecided(text: str, start: int) -> int:
     return _skip_back(text, first, start)
 
 
-def _chains(text: str, start: int, end: int, sources: Sources) -> list[Marker]:
-    """Return the markers that end in `text[start:end]`."""
-    markers, num_ticks, counted = list[Marker](), 0, 0
-    for chain in _CHAIN.finditer(text, start):
-        numbers = _numbers(chain[0])
-        num_ticks += len(_TICK.findall(text, counted, chain.start()))
-        counted = chain.start()
-        is_code = num_ticks % 2 == 1 or 0 in numbers
-        if chain.end() <= end and not is_code and not _is_text(text, chain, sources):
-            least = markers[-1].end if markers else start
-            markers.append(Marker(*_with_spaces(text, chain.start(), chain.end(), least), numbers))
-    return markers
-
-
 def _with_spaces(text: str, first: int, last: int, least: int) -> tuple[int, int]:
     """Return the span of a marker, extended by the white space that is part of the marker."""
     first = _skip_back(text, first, least)
     if first == 0 or text[first - 1] == "\n":
-        last += len(text[last:]) - len(text[last:].lstrip(" \t\u00a0\u3000"))
+        last += len(_BLANK.match(text, last)[0])  # type: ignore[index]  # it matches anything
     return first, last
 
 
 def _skip_back(text: str, index: int, least: int) -> int:
-    while index > least and text[index - 1].isspace() and text[index - 1] != "\n":
-        index -= 1
-    return index
+    line = text[max(least, text.rfind("\n", least, index) + 1) : index]
+    return index - len(line) + len(line.rstrip())
 
 
 def _is_text(text: str, chain: re.Match[str], sources: Sources) -> bool:

@@ -22,6 +22,8 @@ sentence is cited. Ties go to the passage found last, and then to the best ranke
 
 import re
 import unicodedata
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,6 +33,7 @@ from askance.core.types import Hit, Passage
 from askance.text.answers import is_yes_or_no, sentence_spans, split_statement
 from askance.text.linguistics import content_words, entity_spans
 from askance.text.markers import without_markers
+from askance.text.words import normalised
 
 LEAST_SHARE = 0.5
 """The minimum fraction of a sentence's content words that a supporting passage must contain."""
@@ -153,12 +156,15 @@ def sentence_support(
     """
     lines = re.finditer(r"[^\n]+", text)  # a line break always ends a sentence
     spans = [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
-    support = [*known]
+    support, named = [*known], defaultdict[int, list[ModelMarker]](list)
+    for mark in marks:
+        named[_sentence_of(mark.offset, text, spans)].append(mark)
     for index, (start, end) in enumerate(spans[len(known) :], len(known)):
-        own = [mark for mark in marks if _sentence_of(mark.offset, text, spans) == index]
         question = next((question for offset, question in reversed(questions) if offset <= start), "")
         claim = claim_of(text[start:end], question, text[start:end] if short is None else short)
-        passages, why = _supporting(claim, [hit.passage for hit in _shown_within(start, end, shown)], own)
+        passages, why = _supporting(
+            claim, [hit.passage for hit in _shown_within(start, end, shown)], named[index]
+        )
         restated = () if passages else _cited_before(text[start:end], text, support)
         support.append(SentenceSupport(start, end, passages or restated, "" if restated else why))
         yield support[-1]
@@ -256,8 +262,8 @@ def _sentence_of(offset: int, text: str, spans: Sequence[tuple[int, int]]) -> in
 
     A marker at the start of a line belongs to the next sentence, any other marker to the previous one.
     """
-    is_line_start = not text[:offset].rstrip(" \t") or text[:offset].rstrip(" \t").endswith("\n")
-    num_before = sum(start < offset for start, _ in spans)
+    is_line_start = not text[text.rfind("\n", 0, offset) + 1 : offset].strip(" \t")
+    num_before = bisect_left(spans, (offset,))
     return min(num_before, len(spans) - 1) if is_line_start else max(num_before - 1, 0)
 
 
@@ -274,7 +280,7 @@ def _shown_within(start: int, end: int, shown: PromptPassages) -> list[Hit]:
 @lru_cache(maxsize=256)  # each passage is compared with every sentence
 def _words(text: str) -> frozenset[str]:
     """Return the content words of a text, without accents, hyphens and plural "s"."""
-    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    plain = "".join(char for char in normalised("NFKD", text) if not unicodedata.combining(char))
     parts = {part for word in content_words(plain) for part in re.split(r"[-.'’]", word) if part}
     return frozenset(part[:-1] if len(part) > 3 and part.endswith("s") else part for part in parts)
 

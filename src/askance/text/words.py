@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 IDEOGRAPHS = (
     "\u3005-\u3007\u3041-\u3096\u3099-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
@@ -60,6 +61,26 @@ two characters (Han, Kana) or four (Thai, Lao, Burmese, Khmer), and the punctuat
 _ONE_CHARACTER = re.compile(f"[{IDEOGRAPHS}]")
 _EXPONENT = re.compile(r"[²³¹⁰⁴-⁹](?<=\d.)")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
+_MOST_MARKS = 30
+"""The most combining marks on a character in the Stream-Safe Text Format (Unicode Standard Annex 15)."""
+_MANY_MARKS = re.compile(rf"[\W\uff9e\uff9f]{{{_MOST_MARKS + 1},}}")
+
+
+def normalised(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+    """Return text in a normalisation form of Unicode, without the marks after the 30th on a character.
+
+    The form sorts the marks of a character, which takes a time that is quadratic in their number.
+    """
+    return unicodedata.normalize(form, text if text.isascii() else _MANY_MARKS.sub(_first_marks, text))
+
+
+def _first_marks(run: re.Match[str]) -> str:
+    kept, num_marks = list[str](), 0
+    for character in run[0]:
+        is_mark = unicodedata.combining(unicodedata.normalize("NFKD", character)[0])
+        num_marks = num_marks + 1 if is_mark else 0
+        kept += character if num_marks <= _MOST_MARKS else ""
+    return "".join(kept)
 
 
 def compatibility_form(text: str) -> str:
@@ -68,7 +89,7 @@ def compatibility_form(text: str) -> str:
     >>> compatibility_form("ﬁsh, ١٩٠٢, ２０２３, 10²")
     'fish, 1902, 2023, 10 2'
     """
-    plain = unicodedata.normalize("NFKC", _EXPONENT.sub(r" \g<0>", text))
+    plain = normalised("NFKC", _EXPONENT.sub(r" \g<0>", text))
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), plain)
 
 
@@ -119,7 +140,7 @@ def _script(character: str) -> str:
 
 def scripts_of(text: str) -> frozenset[str]:
     """Return the names of the scripts in which `text` has letters (see `SCRIPTS`)."""
-    return frozenset(map(_script, set(unicodedata.normalize("NFKC", text)))) - {""}
+    return frozenset(map(_script, set(normalised("NFKC", text)))) - {""}
 
 
 def missing_scripts(query: str, num_by_script: Mapping[str, int], num_passages: int) -> str:

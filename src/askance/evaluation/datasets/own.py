@@ -25,6 +25,7 @@ has "evidence": ["a sentence copied from the text", …] or "supporting": true |
 """
 
 import dataclasses
+import re
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from functools import partial
@@ -100,7 +101,7 @@ def csv(record: Field, number: int) -> Iterator[Example]:
         raise record.flaw("both answer and answers are filled in: leave one empty")
     for name in cells.keys() & set(_LISTS):
         cells[name] = _texts(record[name], cells[name])
-    if "hops" in cells and cells["hops"].isascii() and cells["hops"].isdigit():
+    if "hops" in cells and re.fullmatch("[0-9]{1,9}", cells["hops"]):
         cells["hops"] = int(cells["hops"])
     if record.first("answers", "answer").is_given and cells.keys().isdisjoint(("answers", "answer")):
         cells["answers"] = []

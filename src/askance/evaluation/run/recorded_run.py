@@ -14,6 +14,7 @@ after the last finished question is cut off. Settings, records and traces have c
 import dataclasses
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -78,7 +79,12 @@ class RecordedRun:
             RunFolderError: The trace can't be read.
         """
         (member,) = _members(self.folder, [record])
-        return parse_trace(gzip.decompress(member).decode(), f"{self.folder / TRACES}, question {record.id}")
+        try:
+            text = gzip.decompress(member).decode()
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            place = f"the trace of question {record.id!r} in {self.folder / TRACES}"
+            raise RunFolderError(f"{place} can't be unpacked ({error}). {DAMAGED}") from error
+        return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
         """Return the answer to a question with its citations, or None if the question failed.
@@ -142,7 +148,7 @@ def _read_settings(folder: Path) -> Settings:
     try:
         with os_errors_as_run_errors(f"read {path}"):
             content = json.loads(unsealed(path.read_bytes()))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{path}, line 1: {error}. {DAMAGED}") from error
     written_as = content.pop("format", None), content.pop("schema", None)
     if written_as != (FORMAT, SCHEMA_VERSION):

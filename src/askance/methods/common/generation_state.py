@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from askance.core.answers import Answer
+from askance.core.errors import ModelFailure
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
@@ -169,8 +170,23 @@ class GenerationState:
         return generation
 
     async def write_all(self) -> None:
-        """Generate the whole answer in one call, and commit its text while the model writes it."""
-        generation = await self.write(self.max_tokens, ("answer",), on_text=self.run.trace.commit)
+        """Generate the whole answer in one call, and commit its text while the model writes it.
+
+        Raises:
+            ModelFailure: The server broke off, and wrote another text on the next attempt.
+        """
+        committed = list[str]()
+
+        def commit(text: str) -> None:
+            committed.append(text)
+            self.run.trace.commit(text)
+
+        generation = await self.write(self.max_tokens, ("answer",), on_text=commit)
+        if "".join(committed) != generation.text:
+            raise ModelFailure(
+                "the server broke off its answer, and wrote another text when it was asked again, but the "
+                "first part can't be taken back: ask the question again."
+            )
         self.text = generation.text
 
     def keep_text(self, text: str, num_tokens: int) -> None:

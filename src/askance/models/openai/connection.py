@@ -19,7 +19,7 @@ from askance.models.openai.errors import SPEC_FORMAT, ServerErrors
 
 MAX_RESPONSE_BYTES = 256 << 20
 """The size limit of a response. A stream of 64,000 tokens, each with 20 alternatives, takes about 160 MB."""
-MAX_EVENT_BYTES = 64 << 20
+MAX_EVENT_BYTES = 16 << 20
 """The size limit of an event, or of a response that is not streamed. 16,000 tokens, each with 20
 alternatives, take about 40 MB."""
 MAX_ERROR_BYTES = 1 << 20

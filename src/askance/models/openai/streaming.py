@@ -7,8 +7,10 @@ which many servers write U+FFFD or nothing. Such parts are given the text up to 
 
 import codecs
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from askance.core.types import Token, Want
 from askance.inference.stopping import StopTracker
@@ -17,6 +19,10 @@ from askance.models.openai.tokenization import to_utf8, token_id
 
 _MAX_PARTIAL_TOKENS = 3
 """The maximum number of tokens of an incomplete last character, since a character has up to four bytes."""
+_MAX_UNKNOWN_TOKENS = 4_096
+"""The maximum number of tokens in a row whose bytes are unknown, all of which are held until a known one."""
+_MAX_BYTES_PER_TOKEN = 400
+"""The maximum mean length of tokens; a text that is longer ends as if it had reached its number of tokens."""
 
 
 class TokenAligner:
@@ -26,8 +32,8 @@ class TokenAligner:
     """
 
     def __init__(self) -> None:
-        self._pending = b""
-        self._entries: list[TokenLogprob] = []
+        self._pending, self._start = b"", 0
+        self._entries = deque[TokenLogprob]()
         self._has_started = False
 
     def add(self, raw: bytes, entries: Sequence[TokenLogprob]) -> Iterator[TokenLogprob]:
@@ -39,7 +45,7 @@ class TokenAligner:
         Raises:
             InvalidResponse: The tokens do not match the text.
         """
-        self._pending += raw
+        self._pending, self._start = self._pending[self._start :] + raw, 0
         self._entries += entries
         while self._entries and (match := self._match_next()):
             yield from self._emit(*match)
@@ -54,6 +60,7 @@ class TokenAligner:
             InvalidResponse: The tokens do not match the text.
         """
         end = None
+        self._pending, self._start = self._pending[self._start :], 0
         if has_ended and self._entries and not (self._pending and self._entries[-1].has_unknown_bytes):
             end = self._entries.pop()
         if self._pending and not self._entries:
@@ -68,12 +75,13 @@ class TokenAligner:
         first = self._entries[0]
         bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_started else []
         spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
-        for raw in spellings if self._pending else ():
-            if self._pending.startswith(raw):
+        for raw in spellings if self._start < len(self._pending) else ():
+            if self._pending.startswith(raw, self._start):
                 return 1, len(raw)
         if first.has_unknown_bytes:
             return self._match_unknown_run()
-        if any(raw.startswith(self._pending) for raw in spellings):
+        rest = self._pending[self._start : self._start + len(first.raw) + 1]
+        if any(raw.startswith(rest) for raw in spellings):
             return None
         raise self._mismatch(first)
 
@@ -81,16 +89,19 @@ class TokenAligner:
         """Match a run of entries with unknown bytes to the text before the next entry with known bytes."""
         num_unknown = next((i for i, entry in enumerate(self._entries) if not entry.has_unknown_bytes), None)
         if num_unknown is None:
+            if len(self._entries) > _MAX_UNKNOWN_TOKENS:
+                raise InvalidResponse(f"more than {_MAX_UNKNOWN_TOKENS:,} tokens in a row without their text")
             return None
         # An empty entry may also be a control token, which has no text.
-        min_bytes = 1 if any(entry.raw for entry in self._entries[:num_unknown]) else 0
-        num_bytes = self._pending.find(self._entries[num_unknown].raw, min_bytes)
-        return None if num_bytes < 0 else (num_unknown, num_bytes)
+        min_bytes = 1 if any(entry.raw for entry in islice(self._entries, num_unknown)) else 0
+        found = self._pending.find(self._entries[num_unknown].raw, self._start + min_bytes)
+        return None if found < 0 else (num_unknown, found - self._start)
 
     def _emit(self, num_entries: int, num_bytes: int, *, may_lose: bool = False) -> Iterator[TokenLogprob]:
         """Yield the next entries, the last of which gets all of the next bytes."""
-        entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
-        raw, self._pending = self._pending[:num_bytes], self._pending[num_bytes:]
+        entries = [self._entries.popleft() for _ in range(num_entries)]
+        raw = self._pending[self._start : self._start + num_bytes]
+        self._start += num_bytes
         if not raw and not may_lose and not all(entry.is_complete for entry in entries):
             raise InvalidResponse(
                 "a token without a text: with log-probabilities it loses characters that are spread over "
@@ -101,7 +112,8 @@ class TokenAligner:
             yield replace(entry, raw=raw if entry is entries[-1] else b"")
 
     def _mismatch(self, entry: TokenLogprob) -> InvalidResponse:
-        actual = _shown(self._pending[:40]) if self._pending else "nothing more"
+        rest = self._pending[self._start : self._start + 40]
+        actual = _shown(rest) if rest else "nothing more"
         return InvalidResponse(f"log-probabilities of the token {entry.text!r} where its text has {actual}")
 
 
@@ -114,6 +126,8 @@ def _shown(raw: bytes) -> str:
     return repr(raw.decode(errors="replace"))
 
 
+_VOCABULARY_SIZE = 262_144
+"""The assumed size of an unknown vocabulary: the size of the largest vocabularies in common use."""
 _SLACK = 0.01
 """The amount by which probabilities may exceed a sum of 1, since servers round."""
 
@@ -124,7 +138,7 @@ def min_entropy(logprobs: Sequence[float], num_requested: int) -> float:
     Let p_1 ≥ … ≥ p_k be known, and let m = 1 - Σ p_i be the mass of all other tokens. The entropy is the
     known -Σ p_i ln p_i plus the contribution of the rest. The contribution is least if the rest is as
     concentrated as possible: none of its tokens is more probable than p_k, so it has as many tokens of
-    probability p_k as fit into m, and one with the remainder.
+    probability p_k as fit into m and the vocabulary, and one with the remainder.
 
     Args:
         logprobs: The log-probabilities (nats) of the most probable tokens, best first.
@@ -142,7 +156,7 @@ def min_entropy(logprobs: Sequence[float], num_requested: int) -> float:
     cap = probabilities[-1] if len(probabilities) >= num_requested else 1.0
     if cap <= 0:
         return known
-    num_full = int(rest / cap)
+    num_full = int(min(rest / cap, _VOCABULARY_SIZE))
     return known + num_full * _entropy_term(cap) + _entropy_term(rest - num_full * cap)
 
 
@@ -169,6 +183,7 @@ class StreamReader:
         self._want, self._num_top, self._tracker = want, num_top, tracker
         self._needs_logprobs = want.logprob or num_top > 0
         self._aligner = TokenAligner()
+        self._num_bytes_left = tracker.num_left * _MAX_BYTES_PER_TOKEN
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.usage: ReportedUsage | None = None
         self.finish, self.has_choice = "", False
@@ -190,13 +205,16 @@ class StreamReader:
         self.has_choice = self.has_choice or event.has_choice
         if event.thoughts:
             self._tracker.think(event.thoughts)
-        raw, entries = to_utf8(event.text), event.entries
+        raw, entries = to_utf8(event.text)[: self._num_bytes_left], event.entries
+        self._num_bytes_left -= len(raw)
         if not self._needs_logprobs:
             self._add([TokenLogprob("", raw, 0.0)] if raw else [])
         elif raw and entries is None:
             raise InvalidResponse("no log-probabilities")
         else:
             self._add(self._aligner.add(raw, entries or ()))
+        if not self._num_bytes_left and not self._tracker.is_finished:
+            self._tracker.end(finish="length")
         return self._tracker.finish in ("", "length")
 
     def end(self) -> None:
@@ -209,8 +227,9 @@ class StreamReader:
 
     def _add(self, entries: Iterable[TokenLogprob]) -> None:
         for entry in entries:
-            if not self._tracker.is_finished:
-                self._tracker.add(self._token(entry))
+            if self._tracker.is_finished:
+                return
+            self._tracker.add(self._token(entry))
 
     def _token(self, entry: TokenLogprob) -> Token:
         want = self._want
