@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import pytest
@@ -131,6 +131,14 @@ def test_roles_that_a_method_may_ask_may_be_given_or_not():
     assert asked(Picky(), models={"answer": FOUR}).answer.text == "answer"
     assert asked(Picky(), models={"answer": FOUR, "critic": FOUR}).answer.text == "answer critic"
     assert (isinstance(Picky(), ChecksModels), isinstance(Sleeper(), ChecksModels)) == (True, False)
+
+
+def test_a_model_that_streams_nothing_answers():
+    class Silent(ScriptedModel):
+        async def generate(self, request):
+            return await super().generate(replace(request, on_text=None))
+
+    assert asked(ClosedBook(), models={"answer": Silent(["Bonn."] * 2)}).answer.text == "Bonn."
 
 
 def test_an_exception_of_a_listener_is_not_the_models_fault():

@@ -11,6 +11,7 @@ from askance.core.ports import WrappedModel
 from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.tolerances import near
 
 CALLER = ContextVar("CALLER", default="nobody")
 """Who asks: a client of the server, or a process of an evaluation."""
@@ -121,10 +122,8 @@ def check_attempts(timeline, attempts):
         error = before["error"]
         timeline.check(isinstance(error, ModelUnavailable), f"{error!r} was tried again")
         wait = 2.0**number if error.after_seconds is None else error.after_seconds
-        waited = after["began"] - before["ended"]
-        timeline.check(
-            abs(waited - min(wait, POLICY.most_seconds)) < 1e-6, f"waited {waited} s, not {wait} s"
-        )
+        due = before["ended"] + min(wait, POLICY.most_seconds)
+        timeline.check(after["began"] == near(due), f"began at {after['began']} s, not at {due} s")
 
 
 class FaultyRetriever(ScriptedRetriever):

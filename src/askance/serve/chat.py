@@ -230,11 +230,14 @@ class StreamResponse(EventSourceResponse):
         """Send the response."""
 
         async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(self._send_seconds):
-                await send(message)
+            try:
+                async with asyncio.timeout(self._send_seconds):
+                    await send(message)
+            except TimeoutError as error:
+                raise ClientLeft from error
 
         async with self._held:
             try:
                 await super().__call__(scope, receive, send_in_time)
-            except* TimeoutError:  # the client stopped reading
+            except* ClientLeft:  # it stopped reading
                 pass

@@ -127,16 +127,14 @@ class LimitedConnection(H11Protocol):
         super().__init__(**given)
         self._limits, self._refused = limits, refused
         self._timer: asyncio.TimerHandle | None = None
+        self._network = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        network = network_of(self.client)
-        num_of_network = sum(
-            network_of(each.client) == network for each in self.connections if isinstance(each, H11Protocol)
-        )
-        if len(self.connections) > self._limits.connections or (
-            network and num_of_network > self._limits.connections_per_address
-        ):
+        self._network = network_of(self.client)
+        neighbours = [each for each in self.connections if getattr(each, "_network", "") == self._network]
+        most_of_network = self._limits.connections_per_address if self._network else math.inf
+        if len(self.connections) > self._limits.connections or len(neighbours) > most_of_network:
             self._refuse()
         else:
             self._timer = self._wait_for_head()

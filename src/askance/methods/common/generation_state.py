@@ -182,11 +182,14 @@ class GenerationState:
             self.run.trace.commit(text)
 
         generation = await self.write(self.max_tokens, ("answer",), on_text=commit)
-        if "".join(committed) != generation.text:
+        shown = "".join(committed)
+        if not generation.text.startswith(shown):
             raise ModelFailure(
                 "the server broke off its answer, and wrote another text when it was asked again, but the "
                 "first part can't be taken back: ask the question again."
             )
+        if len(generation.text) > len(shown):  # the model does not stream
+            self.run.trace.commit(generation.text[len(shown) :])
         self.text = generation.text
 
     def keep_text(self, text: str, num_tokens: int) -> None:
