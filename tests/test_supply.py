@@ -64,48 +64,63 @@ def test_the_lock_is_within_the_constraints_and_demo_installs_no_torch():
 
 
 @pytest.fixture
-def index(tmp_path):
-    """A copy of the script with a lock of one package, the only one that pip finds; installs it."""
-    wheel = tmp_path / "files" / "tiny-1.0-py3-none-any.whl"
-    wheel.parent.mkdir()
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny.py", "")
-        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        archive.writestr(
-            "tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+def install(tmp_path):
+    """Install sets with a copy of the script, a lock of two packages, and an index that has only these."""
+    for name in ("tiny", "torch"):
+        with zipfile.ZipFile(tmp_path / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+            archive.writestr(f"{name}.py", "")
+            folder = f"{name}-1.0.dist-info"
+            archive.writestr(f"{folder}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            tag = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            archive.writestr(f"{folder}/WHEEL", tag)
+            archive.writestr(f"{folder}/RECORD", "")
+    digests = [sha256(path.read_bytes()).hexdigest() for path in sorted(tmp_path.glob("*.whl"))]
     (tmp_path / "scripts").mkdir()
     shutil.copy(lock.__file__, tmp_path / "scripts")
+    (tmp_path / "constraints.txt").write_text("torch==1.0\n")
     settings = {name: text for name, text in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
-    settings |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent)}
+    settings |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     settings |= {"PIP_TARGET": str(tmp_path / "installed"), "PIP_NO_CACHE_DIR": "1"}
 
-    def install(*sets, digest=sha256(wheel.read_bytes()).hexdigest(), name="tiny", here=lock.HERE):
-        text = f"{here}\n{name}==1.0 --hash=sha256:{digest}  # build core dense\n"
-        (tmp_path / "lock.txt").write_text(text)
+    def install(*sets, tiny=digests[0], torch=digests[1], version="1.0", platform=lock.PLATFORM):
+        lines = (
+            f"tiny==1.0 --hash=sha256:{tiny}  # build core\ntorch=={version} --hash=sha256:{torch}  # dense\n"
+        )
+        (tmp_path / "lock.txt").write_text(f"# For {platform}\n{lines}")
         command = [sys.executable, tmp_path / "scripts" / "lock.py", "install", *sets]
         ended = subprocess.run(command, env=settings, capture_output=True, text=True, cwd=tmp_path)
-        return ended.returncode, ended.stdout + ended.stderr, (tmp_path / "installed" / "tiny.py").exists()
+        names = " ".join(sorted(path.stem for path in tmp_path.glob("installed/*.py")))
+        return ended.returncode == 0, names, ended.stdout + ended.stderr
 
     return install
 
 
+MISMATCH = "THESE PACKAGES DO NOT MATCH THE HASHES"
+
+
 @pytest.mark.parametrize(
-    ("sets", "changes", "message", "is_installed"),
+    ("sets", "changes", "succeeds", "names", "message"),
     [
-        (["dense"], {}, "", True),
-        (["dense"], {"digest": "0" * 64}, "THESE PACKAGES DO NOT MATCH THE HASHES", False),
-        (["dens"], {}, "lock.txt has no set dens: correct the name", False),
-        (["dense"], {"here": "# For cp311-plan9-mips"}, "is not used, since it has no files for cp3", False),
-        (["dense"], {"name": "torch"}, "is not used, since the package index has no torch==1.0", False),
+        (["dense"], {}, True, "tiny torch", ""),
+        (["dense"], {"torch": "0" * 64}, False, "tiny", MISMATCH),
+        (["dense"], {"version": "1.0+cpu", "tiny": "0" * 64}, False, "", MISMATCH),
+        (
+            ["dense"],
+            {"version": "1.0+cpu"},
+            True,
+            "tiny torch",
+            "the package index has no torch==1.0+cpu: constr",
+        ),
+        (["dens"], {}, False, "", "lock.txt has no set dens: correct the name"),
+        (["dense"], {"platform": "plan9"}, False, "", f"lock.txt has no files for {lock.PLATFORM}: constr"),
     ],
 )
-def test_only_a_file_with_the_hash_of_the_lock_is_installed(index, sets, changes, message, is_installed):
-    code, printed, installed = index(*sets, **changes)
-    assert (installed, message in printed, "Traceback" in printed) == (is_installed, True, False), printed
-    assert (code == 0) == is_installed
-    assert ("no hash is checked" in printed) == ("is not used" in message)
+def test_only_a_file_with_the_hash_of_the_lock_is_installed(install, sets, changes, succeeds, names, message):
+    ended, installed, printed = install(*sets, **changes)
+    assert (ended, installed, message in printed, "Traceback" in printed) == (succeeds, names, True, False), (
+        printed
+    )
+    assert ("no hash is checked" in printed) == ("constr" in message)
 
 
 def test_needed_packages_are_those_of_the_extras_that_a_requirement_names():
