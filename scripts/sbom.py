@@ -1,13 +1,12 @@
-"""Write the bill of materials in CycloneDX: the packages of lock.txt, and the files of askance
-beside its code.
+"""Write the bill of materials in CycloneDX: the packages of lock.txt, and the files of askance but its code.
 
-python scripts/sbom.py > FILE
+Run it as `python scripts/sbom.py > FILE`.
 """
 
 import json
 import re
 from hashlib import sha256
-from importlib.metadata import distributions
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,9 +16,9 @@ SHIPPED = ROOT / "src" / "askance"
 
 def licence(package: str) -> str:
     """Return the licence that the metadata of an installed package names, or an empty string."""
-    if not (found := [*distributions(name=package)]):
+    if not (installed := [*metadata.distributions(name=package)]):
         return ""
-    fields = found[0].metadata
+    fields = installed[0].metadata
     classes = [each.split(" :: ")[-1] for each in fields.get_all("Classifier", []) if "License ::" in each]
     return fields["License-Expression"] or ", ".join(classes) or (fields["License"] or "").partition("\n")[0]
 
@@ -47,8 +46,9 @@ def bill() -> str:
         if path.is_file() and path.suffix not in (".py", ".pyc"):
             name, digest = path.relative_to(SHIPPED).as_posix(), sha256(path.read_bytes()).hexdigest()
             components.append(component(f"askance/{name}", digest, licence_of_file(name), type="file"))
-    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
-    return json.dumps(document, indent=1)
+    subject = {"type": "application", "name": "askance", "version": metadata.version("askance")}
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1}
+    return json.dumps(document | {"metadata": {"component": subject}, "components": components}, indent=1)
 
 
 if __name__ == "__main__":
