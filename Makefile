@@ -71,10 +71,10 @@ $(VENV)/.audit: $(VENV)/.embedded
 	$(LOCKED) audit
 	touch $@
 
-audit: $(VENV)/.audit  ## Known vulnerabilities of the locked packages; needs a service that lists them
+audit: $(VENV)/.audit  ## Known vulnerabilities of the locked packages; needs PyPI, which lists them
 	sed 's/+[a-z0-9]* / /' lock.txt > .audit.txt  # Advisories know torch without the name of its build.
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --timeout 5 -r .audit.txt \
-		|| { echo "error: packages have known vulnerabilities, or no service that lists them can be reached (see above)" >&2; exit 1; }
+		|| { echo "error: a package has a known vulnerability, or PyPI, which lists them, can't be reached (mirrors have no list): see above" >&2; exit 1; }
 
 sbom: $(VENV)/.all $(VENV)/.docs $(VENV)/.browser $(VENV)/.audit  ## The bill of materials in CycloneDX, in .sbom.json
 	$(BIN)/python scripts/sbom.py > .sbom.json
