@@ -35,6 +35,7 @@ class LiveView:
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = legend or Legend(), False
+        self._grown: tuple[object, Text] = None, Text()
         self._shows_question = shows_question
         self._live: Live | None = None
         if console.is_terminal:
@@ -105,7 +106,11 @@ class LiveView:
         if self._is_over:
             return Group()
         if (self._committed + self._draft).strip():
-            return self._growing()
+            # Many events may follow that do not change the text, and each of them redraws it.
+            shown = self._committed, self._draft, len(self._quotable), self._console.size
+            if shown != self._grown[0]:
+                self._grown = shown, self._growing()
+            return self._grown[1]
         calls = f" · {self._num_calls} model calls" if self._num_calls else ""
         return Text(f"working, {self._console.get_time() - self._began:.0f} s{calls}", style=PROVISIONAL)
 
