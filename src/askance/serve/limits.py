@@ -48,7 +48,8 @@ class Limits:
         document_bytes: The size of the body of a request that adds documents.
         head_seconds: The time within which the headers of a request have to arrive on a new connection.
         body_seconds: The time within which a request's body has to arrive.
-        send_seconds: The time that a client may take to read one event of a stream.
+        send_seconds: The time that a client may take to read one event of a stream, and in which it has to
+            read something of what is sent.
         traces, trace_events: The number of traces kept, and the number of events in all of them together.
         connections: The number of open connections. Further ones are refused with 503.
         connections_per_address: The number of open connections of one address, so that one client can't keep
@@ -117,7 +118,9 @@ class Admission:
 
 
 class LimitedConnection(H11Protocol):
-    """A connection that is refused with 503 if too many are open, and closed if no request arrives in time.
+    """A connection that is refused with 503 if too many are open, and closed if its client is too slow.
+
+    It is closed if no request arrives in time, or if nothing is read of what is sent.
 
     Args:
         refused: The connections of the server that were refused and are not closed yet.
@@ -127,6 +130,7 @@ class LimitedConnection(H11Protocol):
         super().__init__(**given)
         self._limits, self._refused = limits, refused
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle
         self._network = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -148,6 +152,25 @@ class LimitedConnection(H11Protocol):
             self._stop_waiting()
         elif self._timer is None:
             self._timer = self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._close_unless_read(math.inf)
+
+    def resume_writing(self) -> None:
+        self._unread.cancel()
+        super().resume_writing()
+
+    def _close_unless_read(self, size: float) -> None:
+        """Close the connection when its client has read nothing for some time.
+
+        Args:
+            size: The number of bytes that were unsent before that time.
+        """
+        if (left := self.transport.get_write_buffer_size()) >= size:
+            self.transport.abort()
+        else:
+            self._unread = self.loop.call_later(self._limits.send_seconds, self._close_unless_read, left)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
