@@ -1,6 +1,7 @@
 """Many connections: those above the limit are refused, idle ones are closed, and the server answers."""
 
 import json
+import math
 import threading
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from socket import SO_LINGER, SOL_SOCKET, create_connection
@@ -100,15 +101,15 @@ def test_a_client_that_reads_nothing_is_closed():
 
 def test_a_client_that_reads_slowly_is_not_closed():
     connection, calls, unsent = LimitedConnection.__new__(LimitedConnection), [], iter([300, 200, 200])
-    connection._limits = Limits(send_seconds=7)
+    connection._limits, connection.flow = Limits(send_seconds=7), SimpleNamespace(pause_writing=list)
     connection.loop = SimpleNamespace(
         call_later=lambda seconds, function, size: calls.append((seconds, size))
     )
     connection.transport = SimpleNamespace(
         get_write_buffer_size=lambda: next(unsent), abort=lambda: calls.append("closed")
     )
-    for size in (float("inf"), 300, 200):
-        connection._close_unless_read(size)
+    for size in (math.inf, 300, 200):
+        connection.pause_writing(size)
     assert calls == [(7, 300), (7, 200), "closed"]
 
 

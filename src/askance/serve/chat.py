@@ -27,9 +27,8 @@ from askance.serve.traces import Traces
 from askance.storage.trace_file import event_record
 
 T = TypeVar("T")
-_PING_SECONDS = 15
-_GRACE_SECONDS = 4
-"""The time that a stream has to end when the server ends, less than that of other requests (see `server`)."""
+_PING_SECONDS, _GRACE_SECONDS = 15, 4
+"""The pause before a ping, and the time that a stream has when the server ends: less than other requests."""
 _ENDS = ApiError(503, "the server ends: ask again.", type="server_error", code="server_ends")
 
 

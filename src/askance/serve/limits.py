@@ -130,7 +130,6 @@ class LimitedConnection(H11Protocol):
         super().__init__(**given)
         self._limits, self._refused = limits, refused
         self._timer: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle
         self._network = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -153,24 +152,21 @@ class LimitedConnection(H11Protocol):
         elif self._timer is None:
             self._timer = self._wait_for_head()
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._close_unless_read(math.inf)
-
-    def resume_writing(self) -> None:
-        self._unread.cancel()
-        super().resume_writing()
-
-    def _close_unless_read(self, size: float) -> None:
-        """Close the connection when its client has read nothing for some time.
+    def pause_writing(self, size: float = math.inf) -> None:
+        """Wait until the client reads, and close the connection if it reads nothing for some time.
 
         Args:
             size: The number of bytes that were unsent before that time.
         """
+        super().pause_writing()
         if (left := self.transport.get_write_buffer_size()) >= size:
             self.transport.abort()
         else:
-            self._unread = self.loop.call_later(self._limits.send_seconds, self._close_unless_read, left)
+            self._unread = self.loop.call_later(self._limits.send_seconds, self.pause_writing, left)
+
+    def resume_writing(self) -> None:
+        self._unread.cancel()
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()

@@ -79,8 +79,8 @@ def test_no_name():
 @pytest.mark.parametrize(
     ("function", "value", "told"),
     [
-        ("llama_vocab_type", 0, "has no tokenizer: convert the model again"),
-        ("llama_vocab_get_text", b"", "has a tokenizer without tokens for bytes.*: convert the model again"),
+        ("llama_vocab_type", 0, "has no tokenizer that reads every text"),
+        ("llama_vocab_get_text", b"", "has no tokenizer that reads every text: convert the model again"),
         ("llama_model_has_encoder", True, "is of the kind llama, no causal language model"),
     ],
 )
