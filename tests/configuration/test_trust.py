@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def attack(canary):
 def payload(tmp_path, monkeypatch, canary):
     """A module in the working folder that writes the canary when it is imported."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "payload", raising=False)
     (tmp_path / "payload.py").write_text(f"from pathlib import Path\nPath({str(canary)!r}).write_text('')\n")
     return "payload:Anything"
 
