@@ -101,16 +101,22 @@ def test_a_client_that_reads_nothing_is_closed():
 
 def test_a_client_that_reads_slowly_is_not_closed():
     connection, calls, unsent = LimitedConnection.__new__(LimitedConnection), [], iter([300, 200, 200])
-    connection._limits, connection.flow = Limits(send_seconds=7), SimpleNamespace(pause_writing=list)
-    connection.loop = SimpleNamespace(
-        call_later=lambda seconds, function, size: calls.append((seconds, size))
-    )
+    flow = SimpleNamespace(pause_writing=list, resume_writing=list)
+    connection._limits, connection.flow = Limits(send_seconds=7), flow
+
+    def call_later(*given):
+        calls.append(given)
+        return SimpleNamespace(cancel=lambda: calls.append("waits no more"))
+
+    connection.loop = SimpleNamespace(call_later=call_later)
     connection.transport = SimpleNamespace(
         get_write_buffer_size=lambda: next(unsent), abort=lambda: calls.append("closed")
     )
     for size in (math.inf, 300, 200):
         connection.pause_writing(size)
-    assert calls == [(7, 300), (7, 200), "closed"]
+    connection.resume_writing()
+    again = connection.pause_writing
+    assert calls == [(7, again, 300), (7, again, 200), "closed", "waits no more"]
 
 
 def test_a_client_that_left_is_noticed_before_the_next_event(caplog):
