@@ -15,6 +15,7 @@ FOUND = {
     15: "a client that read nothing held its place for 45 s instead of 30 s",
     66: "a client that read all but the last message held its place for ever",
     83: "a failed search was an unexpected error",
+    101: "a refused request waited for its body and forgot Retry-After",
     223: "a stream and its ping that were both too late were an unexpected error",
 }
 """Seeds that found a fault, and the fault."""
