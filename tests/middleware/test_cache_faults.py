@@ -43,7 +43,7 @@ class Model(ScriptedModel):
 def test_a_fault_at_each_operation_of_a_cache(kind):
     found = results_of("tests.middleware.test_cache_faults", kind)
     assert found["operations"] >= 11
-    assert found["limits"] >= 10 or kind == "full"
+    assert found["limits"] >= 8 or kind == "full"
 
 
 def ask(store: CacheStore, prompts: str = PROMPTS) -> int:
@@ -89,7 +89,7 @@ def main(folder: Path, kind: str) -> None:
     notes: list[str] = []
     number = next(n for n in count(1) if not happens(f"operation {n}", Faults(folder, n, kind)))
     size = max(file.stat().st_size for file in path.parent.iterdir())
-    limits = () if kind == "full" else range(0, size, size // 14)
+    limits = () if kind == "full" else range(0, size, size // 10)
     num_limits = sum(happens(f"at most {limit} bytes", limit=limit) for limit in limits)
     print(json.dumps({"operations": number - 1, "limits": num_limits, "flaws": flaws}))
 

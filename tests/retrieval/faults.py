@@ -204,7 +204,9 @@ def main(folder: Path, kind: str, first: int = 1, step: int = 1) -> None:
     if kind == "kill" and trial.outcomes != sorted(trial.outcomes, reverse=True):
         trial.flaws.append(f"the index does not stay the new one: {trial.outcomes}")
     num_limits = 0
-    for (kind_of_writer, files), num_checkpoints in product(WRITERS.items() if step == 1 else (), range(2)):
+    for (kind_of_writer, files), num_checkpoints in product(
+        () if kind == "full" else WRITERS.items(), range(2)
+    ):
         for limit in trial.limits(files, num_checkpoints)[:: 2 if kind == "kill" else 3]:
             what = f"{kind_of_writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
             num_limits += trial.happens(CommitFault(kind_of_writer, kind, limit), what, num_checkpoints)

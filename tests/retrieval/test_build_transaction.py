@@ -48,8 +48,9 @@ def interrupted(build, monkeypatch):
 @pytest.mark.parametrize("kind", ["kill", "error", "full"])
 def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind):
     """A rerun makes the same index, and every error is one of ours; see `faults`."""
-    found = results_of("tests.retrieval.faults", kind, *(["2", "5"] if kind == "full" else []))
-    assert found["operations"] >= {"kill": 60, "error": 60, "full": 12}[kind]
+    steps = {"kill": (1, 1), "error": (1, 2), "full": (2, 2)}  # errors and full disks take turns
+    found = results_of("tests.retrieval.faults", kind, *map(str, steps[kind]))
+    assert found["operations"] >= {"kill": 80, "error": 40, "full": 40}[kind]
     assert found["limits"] >= {"kill": 15, "error": 10, "full": 0}[kind]
 
 
