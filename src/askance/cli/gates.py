@@ -1,0 +1,80 @@
+"""The command that measures gates and guards on recorded outcomes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from askance.cli.options import JsonFlag, write_out
+from askance.cli.runs import show_sections
+from askance.configuration.evaluation import open_gates, open_score
+from askance.core.errors import InputError
+from askance.core.safe_text import json_line, printable_record
+from askance.evaluation.choose.gates import measure_gates
+from askance.evaluation.choose.outcomes import Outcome, read_outcomes
+from askance.evaluation.report.gates import gate_chart, gate_section
+from askance.evaluation.report.writers import markdown
+from askance.storage.trace_file import check_writable
+
+OUTCOMES = "outcomes.jsonl"
+"""The file of outcomes in a folder that `askance signals` wrote."""
+
+
+def gates(
+    folders: Annotated[list[Path] | None, typer.Argument(metavar="[FOLDER]...")] = None,
+    recorded: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
+    dev: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    metric: str = "accuracy",
+    gate: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    chart: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    as_json: JsonFlag = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
+) -> None:
+    """Measure when a search would have been worth it: every gate and guard on the same recorded questions.
+
+    No model is needed. Thresholds are chosen by cross-validation, or on the questions of --dev.
+
+    Args:
+        folders: Folders or files with outcomes (docs/gates.md shows the format). Each is measured alone and,
+            if there are several, all together.
+        recorded: One more file with outcomes; may be repeated.
+        dev: A folder or file with other outcomes, on which the thresholds are chosen.
+        metric: The metric by which short answers are scored.
+        gate: Measure only this gate or guard, of the catalogue, a plug-in or module:function; may be
+            repeated.
+        chart: Write the chart of score against searches to this file (SVG).
+        as_markdown: Print Markdown.
+
+    Examples:
+        askance gates --recorded outcomes.jsonl --chart gates.svg
+        askance gates --recorded test.jsonl.gz --dev dev.jsonl.gz --metric f1
+    """
+    if chart is not None:
+        check_writable(chart)
+    paths = [*(folders or ()), *(recorded or ())]
+    if not paths:
+        raise InputError(
+            "no outcomes are named: give a folder that `askance signals` wrote, or --recorded FILE."
+        )
+    score, (known, guards) = open_score(metric), open_gates(gate or ())
+    files = {path: _outcomes(path) for path in paths}
+    to_choose = () if dev is None else _outcomes(dev)
+    parts = {path.name.removesuffix(".gz").removesuffix(".jsonl"): found for path, found in files.items()}
+    if len(parts) > 1:
+        parts["all together"] = tuple(outcome for found in files.values() for outcome in found)
+    results = [
+        measure_gates(name, found, to_choose, metric, score, known, guards) for name, found in parts.items()
+    ]
+    if chart is not None:
+        write_out(chart, gate_chart(results[-1]))
+    sections = printable_record([gate_section(each) for each in results])
+    if as_json:
+        print(json_line({"outcomes": results}))
+    elif as_markdown:
+        print("\n\n".join(map(markdown, sections)))
+    else:
+        show_sections(sections)
+
+
+def _outcomes(path: Path) -> tuple[Outcome, ...]:
+    return read_outcomes(path / OUTCOMES if path.is_dir() else path)
