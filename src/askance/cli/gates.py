@@ -11,17 +11,14 @@ from askance.configuration.evaluation import open_gates, open_score
 from askance.core.errors import InputError
 from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.choose.gates import measure_gates
-from askance.evaluation.choose.outcomes import Outcome, read_outcomes
+from askance.evaluation.choose.outcomes import read_outcomes
 from askance.evaluation.report.gates import gate_chart, gate_section
 from askance.evaluation.report.writers import markdown
 from askance.storage.trace_file import check_writable
 
-OUTCOMES = "outcomes.jsonl"
-"""The file of outcomes in a folder that `askance signals` wrote."""
-
 
 def gates(
-    folders: Annotated[list[Path] | None, typer.Argument(metavar="[FOLDER]...")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...")] = None,
     recorded: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     dev: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     metric: str = "accuracy",
@@ -35,10 +32,10 @@ def gates(
     No model is needed. Thresholds are chosen by cross-validation, or on the questions of --dev.
 
     Args:
-        folders: Folders or files with outcomes (docs/gates.md shows the format). Each is measured alone and,
-            if there are several, all together.
+        files: Files with outcomes (docs/gates.md shows the format). Each is measured alone and, if there are
+            several, all together.
         recorded: One more file with outcomes; may be repeated.
-        dev: A folder or file with other outcomes, on which the thresholds are chosen.
+        dev: A file with other outcomes, on which the thresholds are chosen.
         metric: The metric by which short answers are scored.
         gate: Measure only this gate or guard, of the catalogue, a plug-in or module:function; may be
             repeated.
@@ -51,19 +48,17 @@ def gates(
     """
     if chart is not None:
         check_writable(chart)
-    paths = [*(folders or ()), *(recorded or ())]
+    paths = [*(files or ()), *(recorded or ())]
     if not paths:
-        raise InputError(
-            "no outcomes are named: give a folder that `askance signals` wrote, or --recorded FILE."
-        )
+        raise InputError("no outcomes are named: give a file of them, as docs/gates.md shows.")
     score, (known, guards) = open_score(metric), open_gates(gate or ())
-    files = {path: _outcomes(path) for path in paths}
-    to_choose = () if dev is None else _outcomes(dev)
-    parts = {path.name.removesuffix(".gz").removesuffix(".jsonl"): found for path, found in files.items()}
+    parts = {str(path): read_outcomes(path) for path in paths}
     if len(parts) > 1:
-        parts["all together"] = tuple(outcome for found in files.values() for outcome in found)
+        parts["all together"] = tuple(outcome for found in parts.values() for outcome in found)
+    to_choose, only = () if dev is None else read_outcomes(dev), gate or ()
     results = [
-        measure_gates(name, found, to_choose, metric, score, known, guards) for name, found in parts.items()
+        measure_gates(name, found, to_choose, metric, score, known, guards, only)
+        for name, found in parts.items()
     ]
     if chart is not None:
         write_out(chart, gate_chart(results[-1]))
@@ -74,7 +69,3 @@ def gates(
         print("\n\n".join(map(markdown, sections)))
     else:
         show_sections(sections)
-
-
-def _outcomes(path: Path) -> tuple[Outcome, ...]:
-    return read_outcomes(path / OUTCOMES if path.is_dir() else path)

@@ -131,31 +131,28 @@ def open_score(name: str) -> Callable[[str, Sequence[str]], float | None]:
     return score
 
 
-def open_gates(names: Sequence[str]) -> tuple[dict[str, Gate], dict[str, Gate]]:
-    """Return gates and guards by name: those of the catalogue and plug-ins, or the ones that are named.
+def open_gates(names: Sequence[str] = ()) -> tuple[dict[str, Gate], dict[str, Gate]]:
+    """Return all gates and all guards by name: those of the catalogue and of plug-ins.
+
+    Args:
+        names: Names among which there may be a ``module:function``, which then is a gate, too.
 
     Raises:
-        UnknownName: There is no such gate.
-        InputError: A plug-in can't be used.
+        InputError: A plug-in can't be used, or there is no such function.
     """
-    found = []
-    for kind, own in (("gates", GATES), ("guards", GUARDS)):
-        known = known_names(kind, own)
-        wanted = [name for name in names if name in known or ":" in name] if names else known
-        found.append({name: gate for name in wanted if (gate := _gate(kind, own, name)) is not None})
-    every = {**found[0], **found[1]}
-    for name in names:
-        if name not in every:
-            raise UnknownName("gate", name, [*known_names("gates", GATES), *known_names("guards", GUARDS)])
-    return found[0], {name: gate for name, gate in found[1].items() if name not in found[0]}
+    gates, guards = (
+        {name: _gate(kind, own, name) for name in known_names(kind, own)}
+        for kind, own in (("gates", GATES), ("guards", GUARDS))
+    )
+    return {**gates, **{name: _gate("gates", GATES, name) for name in names if ":" in name}}, guards
 
 
-def _gate(kind: str, own: Mapping[str, Kind], name: str) -> Gate | None:
+def _gate(kind: str, own: Mapping[str, Kind], name: str) -> Gate:
     if name in own:
         return cast(Gate, resolve_name(own[name].target))
     extension = find_extension(kind, name)
     if extension is None:
-        return None
+        raise InputError(f"{name!r} names no function that can be imported: write module:function.")
     extension.check_declared((Gate,), f"the gate {name}")
     return cast(Gate, extension.target)
 

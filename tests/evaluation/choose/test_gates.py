@@ -7,8 +7,8 @@ import random
 import pytest
 
 from askance.configuration.evaluation import open_score
-from askance.core.errors import DatasetError, InputError
-from askance.evaluation.choose.gates import BEST, ROUTER, THREE_WAYS, measure_gates
+from askance.core.errors import DatasetError, InputError, UnknownName
+from askance.evaluation.choose.gates import BEST, RECORDED_ROUTER, ROUTER, THREE_WAYS, measure_gates
 from askance.evaluation.choose.outcomes import read_outcomes
 from tests.tolerances import near
 
@@ -128,7 +128,7 @@ def test_a_router_combines_gates_and_recorded_routers_have_three_ways(outcomes):
     found = measured(outcomes(lines))
     gates, constants = by_name(found.gates), by_name(found.constants)
     assert gates[ROUTER].score.mean > 0.9 > max(gates["doubt"].score.mean, gates["other"].score.mean)
-    assert gates["recorded router"].score.mean == 1.0
+    assert gates[RECORDED_ROUTER].score.mean == 1.0
     assert constants[THREE_WAYS].score.mean == 1.0
     assert constants[THREE_WAYS].searches is None  # how often ircot searches was not recorded
     assert constants["ircot"].score.mean == 1.0
@@ -152,6 +152,15 @@ def test_a_gate_that_fails_for_a_question_is_counted_and_the_table_goes_on(outco
     assert gates["fragile"].score.mean == gates["doubt"].score.mean == 1.0
     found = measured(outcomes(lines), {"margin": lambda signals: signals.draft.margins.mean()})
     assert found.lacking == {"margin": "the two best tokens were not recorded"}
+
+
+def test_gates_and_guards_may_be_chosen_by_name(outcomes):
+    lines = [each | {"router": [0.2, 0.7, 0.1]} for each in known_and_unknown()]
+    gates = {"zero": lambda signals: 0.0, "one": lambda signals: 1.0}
+    found = measure_gates("t", outcomes(lines), (), "accuracy", ACCURACY, gates, {}, ["one", "doubt"])
+    assert [each.name for each in found.gates] == ["one", "doubt", ROUTER]
+    with pytest.raises(UnknownName, match="did you mean 'doubt'"):
+        measure_gates("t", outcomes(lines), (), "accuracy", ACCURACY, gates, {}, ["dobt"])
 
 
 def test_the_greatest_word_counts_and_a_draft_without_words_counts_0(outcomes):

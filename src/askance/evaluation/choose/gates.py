@@ -6,7 +6,7 @@ from math import isfinite, nan
 
 import numpy as np
 
-from askance.core.errors import InputError
+from askance.core.errors import InputError, UnknownName
 from askance.evaluation.choose.outcomes import MEMORY, READ, SEVERAL, Outcome
 from askance.evaluation.choose.policies import (
     Measured,
@@ -22,7 +22,7 @@ from askance.methods.gates.signals import Gate, MissingSignal, Numbers, Signals
 
 Score = Callable[[str, Sequence[str]], float | None]
 """A metric: a function of an answer and of the accepted answers."""
-ROUTER, THREE_WAYS = "router", "router, three ways"
+ROUTER, RECORDED_ROUTER, THREE_WAYS = "router", "recorded router", "recorded router, three ways"
 BETTER = "better constant"
 BEST = "the better of both"
 LEAST_QUESTIONS = 10
@@ -60,19 +60,29 @@ def measure_gates(
     score: Score,
     gates: Mapping[str, Gate],
     guards: Mapping[str, Gate],
+    only: Sequence[str] = (),
 ) -> GateResults:
     """Return what every policy is worth on recorded outcomes.
 
     Args:
         dev: The outcomes on which thresholds are chosen; empty for cross-validation.
+        only: The names of the gates and guards to measure; empty for all.
 
     Raises:
+        UnknownName: There is no such gate or guard.
         InputError: There are too few questions, or the metric applies to none of them.
     """
     questions = _questions(outcomes, dev, score)
     signals = [each.signals for each in questions.outcomes]
     recorded = dict.fromkeys(name for each in signals for name in each.numbers if name not in gates)
     gates = {**gates, **{name: _recorded(name) for name in recorded}}
+    gates |= {RECORDED_ROUTER: _routed} if any(each.router for each in signals) else {}
+    for wanted in only:
+        if wanted not in (known := [*gates, *guards]):
+            raise UnknownName("gate", wanted, known)
+    gates, guards = (
+        {name: gate for name, gate in each.items() if name in only or not only} for each in (gates, guards)
+    )
     lacking, failures = dict[str, str](), dict[str, str]()
 
     def values_of(gates: Mapping[str, Gate]) -> dict[str, Numbers]:
@@ -88,9 +98,6 @@ def measure_gates(
         return found
 
     of_gates, of_guards = values_of(gates), values_of(guards)
-    routers = [each.router for each in questions.outcomes]
-    if all(routers):
-        of_gates["recorded router"] = np.array([1 - no for no, *_ in routers])
     measured = [measure_gate(each, questions, values) for each, values in of_gates.items()]
     by_guards = [measure_gate(each, questions, values, is_guard=True) for each, values in of_guards.items()]
     if len(of_gates) > 1:
@@ -103,7 +110,7 @@ def measure_gates(
         metric=metric,
         num_questions=int(questions.tests.any(axis=0).sum()),
         num_to_choose=len(dev),
-        constants=tuple(_constants(questions, routers)),
+        constants=tuple(_constants(questions)),
         gates=tuple(measured),
         guards=tuple(by_guards),
         lacking=lacking,
@@ -144,6 +151,13 @@ def _recorded(name: str) -> Gate:
     return recorded
 
 
+def _routed(signals: Signals) -> float:
+    """Return the recorded probability that a search is needed."""
+    if not signals.router:
+        raise MissingSignal("a router was not recorded")
+    return 1 - signals.router[0]
+
+
 def _values(name: str, gate: Gate, signals: Sequence[Signals]) -> tuple[Numbers, list[str]]:
     """Return the number of a gate for each question, and what went wrong for those that have none."""
     values, problems = np.full(len(signals), nan), list[str]()
@@ -163,8 +177,9 @@ def _values(name: str, gate: Gate, signals: Sequence[Signals]) -> tuple[Numbers,
     return values, problems
 
 
-def _constants(questions: Questions, routers: Sequence[tuple[float, ...]]) -> list[Measured]:
+def _constants(questions: Questions) -> list[Measured]:
     """Return the policies without a threshold."""
+    routers = [each.signals.router for each in questions.outcomes]
     memory, read, num = questions.scores[MEMORY], questions.scores[READ], len(questions.outcomes)
     no_split = np.zeros((1, num), dtype=np.bool_)
     rows = [

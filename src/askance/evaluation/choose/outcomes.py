@@ -43,7 +43,6 @@ class Outcome:
     Attributes:
         answers: The answer of each method, by name; `MEMORY` and `READ` are among them.
         searches, tokens: The number of searches and of tokens of each method, as far as they are recorded.
-        router: The probabilities that no search, one search and several searches are needed; may be empty.
     """
 
     id: str
@@ -52,7 +51,6 @@ class Outcome:
     searches: Mapping[str, float]
     tokens: Mapping[str, float]
     signals: Signals = field(repr=False)
-    router: tuple[float, ...] = ()
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:
@@ -101,10 +99,11 @@ def _outcome(record: Field, number: int) -> Iterator[Outcome]:
         written[MEMORY],
         written[READ],
         tuple(_numbers(record.get("scores", []))),
+        router,
         numbers,
     )
     answers = {name: each.answer for name, each in written.items()}
-    yield Outcome(record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals, router)
+    yield Outcome(record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals)
 
 
 def _written(value: Field) -> Written:

@@ -16,8 +16,8 @@ _LINES = ("-", "--", ":")
 _NOTE = (
     f"{BEST}: better than never, always and the better constant policy, with all three intervals above 0. "
     "searches: per question. − never, − always, − better constant: paired differences with 95 % intervals. "
-    "saved, broke: the share of questions that the answers taken made right, and wrong. room: the share of what the better of both "
-    "answers gains on the better constant policy."
+    "saved, broke: the share of questions that the answers taken made right, and wrong. room: the share of "
+    "what the better of both answers gains on the better constant policy."
 )
 _HEADINGS = (
     "policy", "AUROC", "threshold", "fires", "score", "95 %", "searches", "tokens per right answer",
