@@ -28,7 +28,7 @@ FOLDS, ORDERS = 10, 20
 POINTS = 100
 """The number of thresholds of a curve."""
 _DECIMALS = 9
-_CONVERGED, _MOST_STEPS, _PENALTY = 1e-8, 50, 1.0
+_CONVERGED, _MOST_STEPS, _PENALTY = 1e-9, 100, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +156,11 @@ def measure_gate(name: str, questions: Questions, values: Numbers, *, is_guard: 
     measured = questions.tests.any(axis=0)
     are_wrong = questions.scores[MEMORY] < LEAST_RIGHT
     auroc = roc_area(values[measured & are_wrong].tolist(), values[measured & ~are_wrong].tolist())
-    curve = (
-        ()
-        if is_guard
-        else _curve(values[measured], *(questions.scores[each][measured] for each in (MEMORY, READ)))
-    )
-    return replace(
-        found,
-        num_failed=num_failed,
-        threshold=float(np.median(thresholds)),
-        auroc=None if is_guard or isnan(auroc.area) else auroc,
-        curve=curve,
-    )
+    found = replace(found, num_failed=num_failed, threshold=float(np.median(thresholds)))
+    if is_guard:
+        return found
+    curve = _curve(values[measured], *(questions.scores[each][measured] for each in (MEMORY, READ)))
+    return replace(found, auroc=None if isnan(auroc.area) else auroc, curve=curve)
 
 
 def measure_choice(
@@ -271,12 +264,11 @@ def routed(questions: Questions, columns: Sequence[Numbers]) -> Booleans:
     Args:
         columns: The numbers of each gate, each of shape [questions].
     """
-    matrix = np.stack(columns, axis=1)
-    matrix[~np.isfinite(matrix)] = nan
-    chosen = np.zeros(questions.trains.shape, dtype=np.bool_)
+    columns = [np.where(np.isfinite(each), each, each[np.isfinite(each)].mean()) for each in columns]
+    matrix, chosen = np.stack(columns, axis=1), np.zeros(questions.trains.shape, dtype=np.bool_)
     for split, train in enumerate(questions.trains):
-        means, spreads = np.nanmean(matrix[train], axis=0), np.nanstd(matrix[train], axis=0)
-        inputs = np.nan_to_num((matrix - means) / np.where(spreads > 0, spreads, 1.0))
+        means, spreads = matrix[train].mean(axis=0), matrix[train].std(axis=0)
+        inputs = (matrix - means) / np.where(spreads > 0, spreads, 1.0)
         inputs = np.concatenate([np.ones((len(inputs), 1)), inputs], axis=1)
         differ = train & (questions.gains != 0)
         weights = np.abs(questions.gains[differ])
