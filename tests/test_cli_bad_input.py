@@ -105,6 +105,8 @@ gates                                             -> no outcomes are named: give
 gates absent.jsonl                                -> absent.jsonl
 gates absent.jsonl --metric citation_recall       -> needs more than the answer and the gold answers
 gates absent.jsonl --metric f2                    -> did you mean 'f1'
+signals --dataset sample --out made/x             -> name an index
+signals --dataset sampl --out made/x --index idx  -> did you mean 'sample'
 gates absent.jsonl --gate a_module:absent         -> names no function that can be imported
 calibrate --dataset sampel                        -> did you mean 'sample'
 calibrate --dataset jsonl:absent.jsonl            -> absent.jsonl

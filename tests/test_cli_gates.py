@@ -64,3 +64,27 @@ def test_gates_measures_somebody_elses_function(run, recorded, tmp_path, monkeyp
     (tmp_path / "mine_of_gates2.py").write_text(PLUGIN.replace("@askance", "# @askance"))
     code, _, err = run("gates", recorded[0], "--gate", "mine_of_gates2:doubt")
     assert (code, "does not declare itself a gate" in err) == (2, True)
+
+
+def test_signals_are_recorded_and_gates_measures_them(run, sample_index, tmp_path):
+    command = (
+        "signals",
+        "--dataset",
+        "sample",
+        "--limit",
+        10,
+        "--index",
+        sample_index,
+        "--model",
+        "scripted",
+    )
+    folder = tmp_path / "signals"
+    code, out, _ = run(*command, "--out", folder, "--samples", 2, "--also", "fixed_length")
+    assert (code, f"measure gates: askance gates {folder}" in out.replace("\n", "")) == (0, True)
+    code, out, _ = run("gates", folder, "--json")
+    (found,) = json.loads(out)["outcomes"]
+    assert (code, found["num_questions"]) == (0, 10)
+    assert "fixed_length" in {each["name"] for each in found["constants"]}
+    assert {"rind", "semantic_entropy"} <= {each["name"] for each in found["gates"]}
+    code, _, err = run(*command, "--out", folder, "--samples", 3)
+    assert (code, "made with samples 2, now it is 3" in err.replace("\n", " ")) == (2, True)

@@ -1,20 +1,29 @@
-"""The command that measures gates and guards on recorded outcomes."""
+"""The commands that record signals, and measure gates and guards on recorded outcomes."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from askance.cli.options import JsonFlag, write_out
+from askance.cli.options import JsonFlag, OutOption, with_settings, write_out
 from askance.cli.runs import show_sections
-from askance.configuration.evaluation import open_gates, open_score
+from askance.configuration.evaluation import open_gates, open_score, read_dataset
+from askance.configuration.methods import make_method
+from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
+from askance.core.parameters import method_spec
+from askance.core.ports import language_model
 from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.choose.gates import measure_gates
-from askance.evaluation.choose.outcomes import read_outcomes
+from askance.evaluation.choose.outcomes import OUTCOMES, read_outcomes
+from askance.evaluation.choose.signals import SignalRecorder, lacking, record_signals
 from askance.evaluation.report.gates import gate_chart, gate_section
 from askance.evaluation.report.writers import markdown
 from askance.storage.trace_file import check_writable
+from askance.terminal.console import err, out, print_plain
+from askance.terminal.progress import WritingProgress
 
 
 def gates(
@@ -69,3 +78,61 @@ def gates(
         print("\n\n".join(map(markdown, sections)))
     else:
         show_sections(sections)
+
+
+@with_settings()
+def signals(
+    dataset: Annotated[str, typer.Option()],
+    folder: OutOption,
+    sourced: SourcedConfig,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    samples: Annotated[int, typer.Option(min=0)] = 5,
+    also: Annotated[list[str] | None, typer.Option(metavar="METHOD")] = None,
+) -> None:
+    """Record for each question what the model answers from memory and after one search, with all signals.
+
+    `askance gates` reads what is recorded. If the command is stopped, run it again to continue.
+
+    Args:
+        dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
+        folder: The folder for the outcomes.
+        limit: The number of questions to use, at most, from the first.
+        samples: The number of answers to sample from memory; 0 for none.
+        also: Another method whose answers to record; may be repeated.
+
+    Examples:
+        askance signals --dataset sample --index sample-index --out signals
+        askance gates signals
+    """
+    config = replace(sourced.for_method(), method="single")
+    examples = read_dataset(dataset, limit)
+    engine = replace(config.open(), abstaining=None, is_strict=False)
+    others = {name: replace(engine, method=make_method(name, {})) for name in also or ()}
+    model = language_model(engine.models["answer"])
+    if missing := lacking(model):
+        print_plain(
+            err, f"{model.name} gives no {', no '.join(missing)}: gates of these can't be measured", "yellow"
+        )
+    header = {
+        "dataset": dataset,
+        "model": [model.name, model.fingerprint],
+        "index": engine.retriever.fingerprint if engine.retriever else "",
+        "method": str(method_spec(engine.method, is_whole=True)),
+        "seed": config.seed,
+        "samples": samples,
+        "also": [str(method_spec(each.method, is_whole=True)) for each in others.values()],
+    }
+    with WritingProgress(err, "recording signals") as progress:
+        failures = asyncio.run(
+            record_signals(
+                SignalRecorder(engine, samples, others),
+                examples,
+                folder,
+                header,
+                in_flight=config.questions_in_flight,
+                progress=progress,
+            )
+        )
+    for name, error in failures.items():
+        print_plain(err, f"failed: question {name}: {error}", "yellow")
+    print_plain(out, f"outcomes: {folder / OUTCOMES}; measure gates: askance gates {folder}")

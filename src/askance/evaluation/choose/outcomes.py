@@ -28,6 +28,8 @@ from askance.core.records import Field, read_records
 from askance.core.types import Token
 from askance.methods.gates.signals import Signals, Written
 
+OUTCOMES = "outcomes.jsonl"
+"""The file in a folder of signals."""
 MEMORY, READ, SEVERAL = "none", "one", "ircot"
 SHAPE = 'A line needs "id", "gold", "none" and "one"; docs/gates.md shows one.'
 _COSTS = ("searches", "calls", "tokens")
@@ -54,12 +56,12 @@ class Outcome:
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:
-    """Return the outcomes that a file holds.
+    """Return the outcomes that a file, or a folder of signals, holds.
 
     Raises:
         DatasetError: The file can't be read, holds none, or has two of one id.
     """
-    found = {}
+    found, path = {}, path / OUTCOMES if path.is_dir() else path
     for outcome in read_records(path, SHAPE, convert=_outcome):
         if outcome.id in found:
             raise DatasetError(f"{path} has two questions with the id {outcome.id!r}: leave one out.")
@@ -94,6 +96,8 @@ def _outcome(record: Field, number: int) -> Iterator[Outcome]:
     router = tuple(_numbers(record.get("router", [])))
     if len(router) not in (0, 3):
         raise record["router"].flaw("not three probabilities", found=True)
+    given = record.get("signals", {})
+    numbers |= {name: _number(given[name]) for name in given.object()}
     signals = Signals(
         record.get("question", "").maybe_blank(),
         written[MEMORY],
