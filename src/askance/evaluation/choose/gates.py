@@ -31,7 +31,7 @@ LEAST_QUESTIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class GateResults:
-    """What every policy is worth on the same questions.
+    """The score, cost and gain of every policy on the same questions.
 
     Attributes:
         constants: The policies that need no signal: never, always, the better constant policy and the other

@@ -40,7 +40,7 @@ _MOST_TOKENS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is recorded about one question.
+    """The recorded answers to one question, with their costs and signals.
 
     Attributes:
         answers: The answer of each method, by name; `MEMORY` and `READ` are among them.

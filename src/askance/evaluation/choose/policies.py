@@ -48,7 +48,7 @@ class Questions:
 
     @property
     def gains(self) -> Numbers:
-        """What a search gains on each question."""
+        """The gain in score by a search on each question."""
         return self.scores[READ] - self.scores[MEMORY]
 
     def only(self, kept: Booleans) -> "Questions":
@@ -76,7 +76,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a policy is worth.
+    """The score, cost and gain of one policy.
 
     Attributes:
         num_failed: The questions left out, because the gate failed for them or lacks a signal.
@@ -108,7 +108,7 @@ class Measured:
 
     @property
     def is_gain(self) -> bool:
-        """Whether the policy is better than never, always, and the better constant policy beyond chance.
+        """True if the policy is better than never, always, and the better constant policy beyond chance.
 
         The last alone is not enough. Where never and always are about equally good, the one that is better on
         the other questions is the worse one on those left, so the better constant policy looks too bad.
@@ -143,7 +143,7 @@ def chosen_thresholds(values: Numbers, gains: Numbers, trains: Booleans) -> Numb
 
 
 def measure_gate(name: str, questions: Questions, values: Numbers, *, is_guard: bool = False) -> Measured:
-    """Return what a gate is worth. Questions for which it has no finite number are left out.
+    """Measure a gate. Questions for which it has no finite number are left out.
 
     Args:
         values: The numbers of the gate, of shape [questions].
@@ -166,7 +166,7 @@ def measure_gate(name: str, questions: Questions, values: Numbers, *, is_guard: 
 def measure_choice(
     name: str, questions: Questions, chosen: Booleans, *, searches_all: bool = False, drafts: bool = True
 ) -> Measured:
-    """Return what it is worth to take the answer after a search for chosen questions.
+    """Measure the policy that takes the answer after a search for chosen questions.
 
     Args:
         chosen: The questions that each split chooses, of shape [splits, questions] or [1, questions].
@@ -180,7 +180,7 @@ def measure_choice(
 
 
 def measure_answers(name: str, questions: Questions, scores: Numbers, methods: Sequence[str]) -> Measured:
-    """Return what the answers of methods are worth, of which one answered each question.
+    """Measure the answers of methods, of which one answered each question.
 
     Args:
         scores: The score of each question, of shape [questions].

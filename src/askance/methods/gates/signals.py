@@ -111,7 +111,7 @@ def _margin(top: tuple[tuple[str, float], ...]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What is known about one question.
+    """The signals of one question.
 
     Attributes:
         question: The text of the question; empty if it was not recorded.
