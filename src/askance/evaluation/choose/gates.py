@@ -7,7 +7,7 @@ from math import isfinite, nan
 import numpy as np
 
 from askance.core.errors import InputError, UnknownName
-from askance.evaluation.choose.outcomes import MEMORY, READ, SEVERAL, Outcome
+from askance.evaluation.choose.outcomes import MEMORY, READ, SEVERAL, RecordedOutcome
 from askance.evaluation.choose.policies import (
     Measured,
     Questions,
@@ -54,8 +54,8 @@ class GateResults:
 
 def measure_gates(
     name: str,
-    outcomes: Sequence[Outcome],
-    dev: Sequence[Outcome],
+    outcomes: Sequence[RecordedOutcome],
+    dev: Sequence[RecordedOutcome],
     metric: str,
     score: Score,
     gates: Mapping[str, Gate],
@@ -118,7 +118,9 @@ def measure_gates(
     )
 
 
-def _questions(outcomes: Sequence[Outcome], dev: Sequence[Outcome], score: Score) -> Questions:
+def _questions(
+    outcomes: Sequence[RecordedOutcome], dev: Sequence[RecordedOutcome], score: Score
+) -> Questions:
     every = [*outcomes, *dev]
     shared = [method for method in every[0].answers if all(method in each.answers for each in every)]
     columns = {

@@ -39,7 +39,7 @@ _MOST_TOKENS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecordedOutcome:
     """The recorded answers to one question, with their costs and signals.
 
     Attributes:
@@ -55,7 +55,7 @@ class Outcome:
     signals: Signals = field(repr=False)
 
 
-def read_outcomes(path: Path) -> tuple[Outcome, ...]:
+def read_outcomes(path: Path) -> tuple[RecordedOutcome, ...]:
     """Return the outcomes that a file, or a folder of signals, holds.
 
     Raises:
@@ -71,7 +71,7 @@ def read_outcomes(path: Path) -> tuple[Outcome, ...]:
     return tuple(found.values())
 
 
-def _outcome(record: Field, number: int) -> Iterator[Outcome]:
+def _outcome(record: Field, number: int) -> Iterator[RecordedOutcome]:
     golds = tuple(record["gold"].texts())
     methods = {
         name: value
@@ -107,7 +107,7 @@ def _outcome(record: Field, number: int) -> Iterator[Outcome]:
         numbers,
     )
     answers = {name: each.answer for name, each in written.items()}
-    yield Outcome(record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals)
+    yield RecordedOutcome(record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals)
 
 
 def _written(value: Field) -> Written:

@@ -17,7 +17,7 @@ from math import isnan, nan
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.evaluation.choose.outcomes import MEMORY, READ, Outcome
+from askance.evaluation.choose.outcomes import MEMORY, READ, RecordedOutcome
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.evaluation.statistics.selective import LEAST_RIGHT
@@ -41,7 +41,7 @@ class Questions:
         tests: For each split, the questions that are measured, of the same shape.
     """
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RecordedOutcome, ...]
     scores: Mapping[str, Numbers]
     trains: Booleans
     tests: Booleans
