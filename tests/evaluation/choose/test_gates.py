@@ -8,8 +8,8 @@ import pytest
 
 from askance.configuration.evaluation import open_score
 from askance.core.errors import DatasetError, InputError, UnknownName
-from askance.evaluation.choose.gates import BEST, RECORDED_ROUTER, ROUTER, THREE_WAYS, measure_gates
-from askance.evaluation.choose.outcomes import read_outcomes
+from askance.evaluation.choose.gates import BEST, ROUTER, THREE_WAYS, measure_gates
+from askance.evaluation.choose.outcomes import RECORDED_ROUTER, read_outcomes
 from tests.tolerances import near
 
 ACCURACY = open_score("accuracy")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, nan
 
 import numpy as np
@@ -22,7 +23,7 @@ from askance.methods.gates.signals import Gate, MissingSignal, Numbers, Signals
 
 Score = Callable[[str, Sequence[str]], float | None]
 """A metric: a function of an answer and of the accepted answers."""
-ROUTER, RECORDED_ROUTER, THREE_WAYS = "router", "recorded router", "recorded router, three ways"
+ROUTER, THREE_WAYS = "router", "recorded router, three ways"
 BETTER = "better constant"
 BEST = "the better of both"
 LEAST_QUESTIONS = 10
@@ -75,8 +76,7 @@ def measure_gates(
     questions = _questions(outcomes, dev, score)
     signals = [each.signals for each in questions.outcomes]
     recorded = dict.fromkeys(name for each in signals for name in each.numbers if name not in gates)
-    gates = {**gates, **{name: _recorded(name) for name in recorded}}
-    gates |= {RECORDED_ROUTER: _routed} if any(each.router for each in signals) else {}
+    gates = {**gates, **{name: partial(Signals.number, name=name) for name in recorded}}
     for wanted in only:
         if wanted not in (known := [*gates, *guards]):
             raise UnknownName("gate", wanted, known)
@@ -124,9 +124,9 @@ def _questions(
     every = [*outcomes, *dev]
     shared = [method for method in every[0].answers if all(method in each.answers for each in every)]
     columns = {
-        method: np.array([_number(score(each.answers[method], each.golds)) for each in every])
+        method: np.array([score(each.answers[method], each.golds) for each in every], dtype=np.float64)
         for method in shared
-    }
+    }  # None, where the metric does not apply, becomes a number that is not finite
     applies = np.isfinite(columns[MEMORY])
     is_dev = np.arange(len(every)) >= len(outcomes)
     kept = tuple(each for each, keeps in zip(every, applies, strict=True) if keeps)
@@ -139,25 +139,6 @@ def _questions(
         cross_validation(len(kept)) if not dev else (is_dev[applies][None], ~is_dev[applies][None])
     )
     return Questions(kept, {name: values[applies] for name, values in columns.items()}, trains, tests)
-
-
-def _number(score: float | None) -> float:
-    return nan if score is None else score
-
-
-def _recorded(name: str) -> Gate:
-    def recorded(signals: Signals) -> float:
-        """Return a recorded number, in which greater means less sure."""
-        return signals.number(name)
-
-    return recorded
-
-
-def _routed(signals: Signals) -> float:
-    """Return the recorded probability that a search is needed."""
-    if not signals.router:
-        raise MissingSignal("a router was not recorded")
-    return 1 - signals.router[0]
 
 
 def _values(name: str, gate: Gate, signals: Sequence[Signals]) -> tuple[Numbers, list[str]]:
@@ -181,7 +162,7 @@ def _values(name: str, gate: Gate, signals: Sequence[Signals]) -> tuple[Numbers,
 
 def _constants(questions: Questions) -> list[Measured]:
     """Return the policies without a threshold."""
-    routers = [each.signals.router for each in questions.outcomes]
+    routers = [each.router for each in questions.outcomes]
     memory, read, num = questions.scores[MEMORY], questions.scores[READ], len(questions.outcomes)
     no_split = np.zeros((1, num), dtype=np.bool_)
     rows = [

@@ -28,6 +28,8 @@ from askance.core.records import Field, read_records
 from askance.core.types import Token
 from askance.methods.gates.signals import Signals, Written
 
+RECORDED_ROUTER = "recorded router"
+"""The number under which the probability that a search is needed is a signal."""
 OUTCOMES = "outcomes.jsonl"
 """The file in a folder of signals."""
 MEMORY, READ, SEVERAL = "none", "one", "ircot"
@@ -44,6 +46,7 @@ class RecordedOutcome:
 
     Attributes:
         answers: The answer of each method, by name; `MEMORY` and `READ` are among them.
+        router: The probabilities that no search, one search and several are needed; empty if not recorded.
         searches, tokens: The number of searches and of tokens of each method, as far as they are recorded.
     """
 
@@ -53,6 +56,7 @@ class RecordedOutcome:
     searches: Mapping[str, float]
     tokens: Mapping[str, float]
     signals: Signals = field(repr=False)
+    router: tuple[float, ...] = ()
 
 
 def read_outcomes(path: Path) -> tuple[RecordedOutcome, ...]:
@@ -98,16 +102,19 @@ def _outcome(record: Field, number: int) -> Iterator[RecordedOutcome]:
         raise record["router"].flaw("not three probabilities", found=True)
     given = record.get("signals", {})
     numbers |= {name: _number(given[name]) for name in given.object()}
+    if router:
+        numbers[RECORDED_ROUTER] = 1 - router[0]
     signals = Signals(
         record.get("question", "").maybe_blank(),
         written[MEMORY],
         written[READ],
         tuple(_numbers(record.get("scores", []))),
-        router,
         numbers,
     )
     answers = {name: each.answer for name, each in written.items()}
-    yield RecordedOutcome(record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals)
+    yield RecordedOutcome(
+        record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals, router
+    )
 
 
 def _written(value: Field) -> Written:

@@ -118,7 +118,6 @@ class Signals:
         memory: The answer from memory; None if it was not recorded.
         read: The answer after one search; None if it was not recorded.
         scores: The scores of the passages found for the question, best first; empty if not recorded.
-        router: The probabilities that no search, one search and several are needed; empty if not recorded.
         numbers: Further numbers about the question by name, in which greater means less sure.
     """
 
@@ -126,7 +125,6 @@ class Signals:
     memory: Written | None = None
     read: Written | None = None
     scores: tuple[float, ...] = ()
-    router: tuple[float, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def number(self, name: str) -> float:
