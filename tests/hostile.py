@@ -68,7 +68,10 @@ def altered(draw, valid, values=VALUES):
         part = parent[key]
         match draw(st.sampled_from(("replace", "replace", "remove", "repeat", "wrap", "move"))):
             case "replace":
-                parent[key] = copy.deepcopy(draw(values))
+                alike = (
+                    _NUMBERS if isinstance(part, int | float) else _TEXTS if isinstance(part, str) else [{}]
+                )
+                parent[key] = copy.deepcopy(draw(st.one_of(st.sampled_from(alike), values)))
             case "remove" if parent is not root:
                 del parent[key]
             case "repeat" if isinstance(parent, list) and parent is not root:
