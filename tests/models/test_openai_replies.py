@@ -146,6 +146,7 @@ def check_generation(generation, sent, most=MOST):
         assert token.id >= 0
         assert len(token.top) <= 2
         assert all(-math.inf < logprob <= 0 for _, logprob in token.top)
+        assert token.entropy is None or sum(math.exp(logprob) for _, logprob in token.top) < 1.02
     assert 0 <= generation.reused_tokens <= generation.prompt_tokens <= MAX_TOKENS
     assert 0 <= generation.thought_tokens <= MAX_TOKENS
     assert generation.finish in ("end", "length", "stop")
