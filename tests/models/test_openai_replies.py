@@ -30,7 +30,7 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 4},
     "completion_tokens_details": {"reasoning_tokens": 1},
 }
-TOKENS = (" It", " is", " Bonn", "é.")
+TOKENS = (" Bonn", "é.")
 
 
 def chat_event(text="", finish=None, **more):
@@ -171,7 +171,7 @@ def test_any_reply_is_a_text_or_an_error(name, data):
     prompt, reply, want, options = GENERATIONS[name]
     raw, sent = data.draw(http(reply)), []
     stop = data.draw(st.sampled_from(((), ("onn", "\n"))))
-    sampling = Sampling(data.draw(st.sampled_from((MOST, 3))), 1.0, stop=stop)
+    sampling = Sampling(data.draw(st.sampled_from((MOST, 1))), 1.0, stop=stop)
     refusal = data.draw(http(REFUSAL, status=400)) if data.draw(RARELY) else raw
     request = GenerateRequest(prompt, sampling, want, key=("k",), on_text=sent.append)
     server = wire(data, lambda path, body: refusal if "seed" in body else raw)

@@ -24,10 +24,15 @@ from tests.serve.test_plain_text import PIECES, shown
 
 QUESTION = "Which river flows through Bonn?"
 PASSAGES = [
-    Passage("a]b", "[2](http://e/) `x` <b> \\[3]", "Bonn lies on the river Rhine, see matrix[2]."),
+    Passage(
+        "a]b",
+        "[2](http://e/) `x` <b> \\[3]",
+        "Bonn lies on the river Rhine, see matrix[2]. 波恩位于莱茵河畔。",
+    ),
     Passage("é/..", "", "The Arno flows through Florence and Pisa [7]."),
 ]
 SENTENCES = [
+    "波恩位于莱茵河畔。",
     "Bonn lies on the river Rhine",
     "The Arno flows through Pisa.",
     "So the answer is Rhine.",
@@ -111,6 +116,7 @@ def test_an_answer_is_the_same_at_any_cut_and_its_annotations_point_to_their_num
         start, end = fields["start_index"], fields["end_index"]
         assert 0 <= start < end < len(body)
         assert MARKER.sub("", content[start:end]) == plain[citation.start : citation.end]
+        assert not MARKER.match(content, start)
         after = re.match(r"(?: \[\d+\])+", content[end:])[0]
         assert f" [{citation.number}]" in after
         numbers.append(citation.number)
