@@ -145,7 +145,7 @@ class Engine:
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
         if not isinstance(question, Question):
-            raise QuestionError(f"{question!r} is no question: give a text, or an askance.Question.")
+            raise QuestionError(f"{question!r:.99} is no question: give a text, or an askance.Question.")
         check_question(question.text)
         trace = trace or Trace(listener)
         retriever = retriever or self.retriever
@@ -394,4 +394,4 @@ class NoRetriever:
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Raise `MissingAbility`."""
-        raise MissingAbility(f"the method searches for {query!r}, but no retriever is given.")
+        raise MissingAbility(f"the method searches for {query!r:.99}, but no retriever is given.")

@@ -26,7 +26,7 @@ from askance.core.ports import PairScorer
 from askance.core.trace import Searched, Trace, Uncited
 from askance.core.types import Passage, Question
 from askance.text.answers import sentence_spans
-from askance.text.support import covered_share
+from askance.text.support import covered_share, sentence_citations
 
 MOST_PASSAGES = 12
 """The maximum number of passages that the cross-encoder scores for one answer."""
@@ -170,12 +170,9 @@ def supported_part(answer: Answer, trace: Trace) -> Answer:
     If no sentence is left, the short answer is empty, too.
     """
     pieces, citations, length = list[str](), list[Citation](), 0
-    for start, end in sentence_spans(answer.text):
-        sentence = answer.text[start:end].strip()
-        cited = [each for each in answer.citations if each.start < end and each.end > start]
+    for sentence, cited in sentence_citations(answer):
         if not cited:
-            if sentence:
-                trace.add(Uncited, text=sentence, why="left out, because it cites no passage")
+            trace.add(Uncited, text=sentence, why="left out, because it cites no passage")
             continue
         offset = length + bool(pieces)
         citations += [replace(each, start=offset, end=offset + len(sentence)) for each in cited]

@@ -16,7 +16,7 @@ SCRIPTS = sorted(
 WITHOUT_OUT = {
     "clients", "documents", "efficiency", "every_processor", "filters", "gpu", "languages",
     "pandoc_differences",
-    "replay_reference", "replay_selfrag", "serving",
+    "replay_reference", "replay_selfrag", "serving", "stalls",
 }  # fmt: skip
 """Scripts that print their table and write no folder of their own."""
 OF_THE_LABORATORY = {"ranking", "replay_reference", "replay_selfrag"}

@@ -30,6 +30,7 @@ def test_the_docstring_prints_the_whole_tree_and_bad_input_has_an_exit_code_of_i
     [
         (UnknownName("method", "flair", ["flare", "single"]),
          "unknown method 'flair': did you mean 'flare'? Known: flare, single."),
+        (UnknownName("method", "z" * 20_000, ["flare"]), f"unknown method '{'z' * 98}: there is"),
         (UnknownName("method", "zzz", ["flare"]), "none with a similar name. Known: flare."),
         (PromptTooLong("tiny", "90 tokens and 20 more"), "window of tiny: 90 tokens and 20 more"),
         (PromptTooLong("tiny", "90 tokens and 20 more"), "passages=N"),

@@ -38,6 +38,26 @@ def declared():
     return ScriptedPairScorer()
 
 
+def test_of_a_long_pair_only_so_much_is_tokenized_as_may_be_read():
+    """A tokenizer that truncates makes all parts of both texts, which takes their product."""
+    scorer, read = load_cross_encoder(), list[int]()
+    tokenizer = scorer._tokenizer
+
+    class Counting:
+        def encode(self, *pair):
+            read.extend(map(len, pair))
+            return tokenizer.encode(*pair)
+
+        def encode_batch(self, pairs):
+            return [self.encode(*pair) for pair in pairs]
+
+    scorer._tokenizer = Counting()
+    long = ("Which river? " * 2_000, "[1]" * 20_000)
+    assert scorer.count_tokens(*long) == scorer.max_tokens
+    asyncio.run(scorer.score_pairs([long]))
+    assert max(read) == 20 * scorer.max_tokens
+
+
 def undeclared():
     return ScriptedPairScorer()
 

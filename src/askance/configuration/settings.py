@@ -461,4 +461,4 @@ def _flaw(cls: type[Any], error: ValidationError, settings: Mapping[str, Any]) -
         return UnknownName("setting", name, [field.name for field in fields(cls)], remedy=remedy)
     message = first["msg"].removeprefix("Value error, ").partition(" for <class")[0]
     value = first["input"]
-    return InputError(f"{name}={value!r}: {message[0].lower()}{message[1:]}.")
+    return InputError(f"{name}={value!r:.99}: {message[0].lower()}{message[1:]}.")

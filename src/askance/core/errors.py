@@ -109,7 +109,7 @@ class UnknownName(InputError):
         remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""
-        super().__init__(f"unknown {kind} {name!r}{where}: {remedy}{listing}")
+        super().__init__(f"unknown {kind} {name!r:.99}{where}: {remedy}{listing}")
 
 
 class ParameterError(InputError):

@@ -217,7 +217,7 @@ def parameter_error(cls: type[Any], error: ValidationError) -> InputError:
         expected = describe_type(get_type_hints(cls)[name])
         if first["type"] in ("greater_than_equal", "less_than_equal") and low > -math.inf:
             expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
-        explained = ParameterError(f"parameter {name}={value!r} of {owner_of(cls)}: expected {expected}.")
+        explained = ParameterError(f"parameter {name}={value!r:.99} of {owner_of(cls)}: expected {expected}.")
     explained.setting = f"parameters.{name}"
     return explained
 
@@ -227,4 +227,4 @@ def _parse(cls: type[Any], name: str, hint: Any, text: str) -> Any:
         return None
     with suppress(ValidationError, PydanticSchemaGenerationError):  # the latter for a record
         return TypeAdapter(hint).validate_python(text)
-    raise ParameterError(f"parameter {name}={text!r} of {owner_of(cls)}: expected {describe_type(hint)}.")
+    raise ParameterError(f"parameter {name}={text!r:.99} of {owner_of(cls)}: expected {describe_type(hint)}.")

@@ -35,6 +35,8 @@ TAGS = {
 """The closing tag for each opening tag. The last ones are channels of OpenAI's harmony format."""
 MAX_THOUGHTS = 2048
 """The default maximum number of tokens of thoughts before an answer."""
+_TOKEN_CHARACTERS = 128
+"""The length of the longest tokens of common vocabularies. Text of more characters counts as more tokens."""
 _LONGEST_TAG = max(map(len, TAGS))
 _PREFIXES = {tag[:size] for tag in (*TAGS, *TAGS.values()) for size in range(len(tag))}
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, TAGS))})", re.MULTILINE)
@@ -105,7 +107,11 @@ class StopTracker:
         """The greatest number of tokens that may still follow."""
         most = self._sampling.max_tokens
         num_left = most + self._expected.max_tokens - self._num_added
-        return num_left if self._may_think else min(num_left, most - len(self.tokens))
+        return num_left if self._may_think else min(num_left, self._num_left_of_answer)
+
+    @property
+    def _num_left_of_answer(self) -> int:
+        return self._sampling.max_tokens - max(len(self.tokens), len(self._text) // _TOKEN_CHARACTERS)
 
     @property
     def _may_think(self) -> bool:
@@ -161,7 +167,9 @@ class StopTracker:
                     return
             self._append(token if rest == token.text else replace(token, text=rest))
             rest = self._take_out_thoughts(len(rest))
-        cut = self._until(self.tokens) if self._until and self.tokens else None
+        # What follows the limit of the answer is read only to find out whether it is a thought.
+        is_read = self.tokens and self._num_left_of_answer >= 0
+        cut = self._until(self.tokens) if self._until and is_read else None
         stop_start = self._find_stop(min(start, len(self._text)))
         if stop_start is not None:
             self._close("stop", sum(token.start < stop_start for token in self.tokens), stop_start)
@@ -256,6 +264,9 @@ class StopTracker:
         most = self._sampling.max_tokens
         if keep_tokens > most:
             finish, keep_tokens, keep_chars = "length", most, self.tokens[most - 1].end
+        if keep_chars > most * _TOKEN_CHARACTERS:
+            finish, keep_chars = "length", most * _TOKEN_CHARACTERS
+            keep_tokens = sum(token.start < keep_chars for token in self.tokens)
         self.finish, self._keep_tokens, self._keep_chars = finish, keep_tokens, keep_chars
         self._show(keep_chars)
 

@@ -12,6 +12,10 @@ from askance.core.ports import PairScorer
 from askance.core.safe_text import whole_characters
 from askance.core.types import Passage
 
+_TOKEN_CHARACTERS = 20
+"""The number of characters for each token that are read of a text. Tokenizers truncate a pair by making all
+its parts, which takes gigabytes if both texts are long."""
+
 
 class CrossEncoder(PairScorer):
     """A `PairScorer` and `Reranker`, which reads a query together with each text in a thread of its own.
@@ -34,11 +38,14 @@ class CrossEncoder(PairScorer):
         return await self.score_pairs([(query, passage.titled_text) for passage in passages])
 
     async def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        pairs = [(whole_characters(query), whole_characters(text)) for query, text in pairs]
+        pairs = [(self._beginning(query), self._beginning(text)) for query, text in pairs]
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
 
     def count_tokens(self, query: str, text: str) -> int:
-        return self._num_tokens(whole_characters(query), whole_characters(text))
+        return self._num_tokens(self._beginning(query), self._beginning(text))
+
+    def _beginning(self, text: str) -> str:
+        return whole_characters(text[: self.max_tokens * _TOKEN_CHARACTERS])
 
     def _score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         try:

@@ -98,7 +98,7 @@ class Bm25Retriever(IndexRetriever):
                 terms, k, exclude=exclude, where=self.where, parameters=self.parameters
             )
         except (ValueError, OSError, sqlite3.Error) as error:
-            raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
 
 
 def open_index(path: Path, k1: str | float = 1.2, b: str | float = 0.75) -> Bm25Retriever:

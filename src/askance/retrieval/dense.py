@@ -58,7 +58,7 @@ class DenseRetriever(IndexRetriever):
             (vector,) = validate_vectors(embedded, 1, self.index.dimensions, self.encoder.name)
             return await self.index.search_vector(vector, k, exclude=exclude, where=self.where)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
-            raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class RerankedRetriever:
         try:
             scores = list(await self.reranker.score(query, passages)) if passages else []
         except ModelFailure as error:
-            raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
+            raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
         if len(scores) != len(passages) or not all(map(math.isfinite, scores)):
             raise RetrieverFailure(
                 f"the reranker {self.reranker.name} gave {len(scores)} scores for {len(passages)} passages, "

@@ -278,7 +278,7 @@ def _invalid(flaw: Mapping[str, Any]) -> ApiError:
             f"the body is not valid JSON: {flaw['ctx']['error']} (after {flaw['loc'][-1]:,} characters).",
             "body",
         )
-    steps = [str(step) for step in flaw["loc"][1:] if step not in (ONE, SEVERAL)]
+    steps = [str(step)[:50] for step in flaw["loc"][1:] if step not in (ONE, SEVERAL)]
     place, given = ".".join(steps) or "the body", flaw["input"]
     is_shown = flaw["type"] != "missing" and isinstance(given, str | int | float)
     return bad_request(f"{place}{f'={given!r}'[:81] if is_shown else ''}: {flaw['msg']}.", place)

@@ -5,8 +5,10 @@ can't pass for one (see `PlainText`), and titles lose their markup.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote
 
@@ -69,16 +71,16 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     The offsets of the annotations count characters of the returned text.
     """
     text, citations = plain_text(answer.text), _in_order(answer.citations)
-    markers = [(citation.end, _number(citation, text, citation.end)) for citation in citations]
-    annotations = []
+    offsets = [citation.end for citation in citations]
+    markers = [_number(citation, text, citation.end) for citation in citations]
+    lengths, annotations = [*accumulate(map(len, markers), initial=0)], []
     for citation in citations:
-        before_start = sum(len(marker) for offset, marker in markers if offset <= citation.start)
-        before_end = sum(len(marker) for offset, marker in markers if offset < citation.end)
-        start, end = citation.start + before_start, citation.end + before_end
+        start = citation.start + lengths[bisect_right(offsets, citation.start)]
+        end = citation.end + lengths[bisect_left(offsets, citation.end)]
         annotations.append(annotation(citation, url_of(citation.passage), start, end))
-    for offset, marker in reversed(markers):
-        text = text[:offset] + marker + text[offset:]
-    return text + verdict(answer) + source_list(citations, url_of), annotations
+    pieces = map(slice, (0, *offsets), (*offsets, None))
+    numbered = "".join(text[piece] + marker for piece, marker in zip(pieces, (*markers, ""), strict=True))
+    return numbered + verdict(answer) + source_list(citations, url_of), annotations
 
 
 @dataclass(slots=True)

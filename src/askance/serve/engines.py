@@ -111,11 +111,11 @@ def _check_value(parameter: str, value: Any) -> None:
     """Raise `ParameterError` for a value that is not a JSON scalar, or that could name a file."""
     if value is not None and not isinstance(value, str | int | float):
         raise ParameterError(
-            f"parameter {parameter}={value!r}: expected a number, a word, true, false or null."
+            f"parameter {parameter}={value!r:.99}: expected a number, a word, true, false or null."
         )
     shipped = _SHIPPED.get(parameter.rpartition(".")[2])
     if shipped is not None and value not in shipped:
         raise ParameterError(
-            f"parameter {parameter}={value!r}: a request can only name {', '.join(shipped)}; anything else "
-            "is for the configuration of the server."
+            f"parameter {parameter}={value!r:.99}: a request can only name {', '.join(shipped)}; anything "
+            "else is for the configuration of the server."
         )

@@ -7,7 +7,7 @@ import re
 import string
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -30,31 +30,36 @@ def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ..
     Args:
         language: The ISO 639-1 code of the language, whose abbreviations do not end a sentence.
     """
-    spans = []
-    for begin, end in pairwise((0, *_boundaries(text, language))):
+    return tuple(_spans(text, language))
+
+
+def _spans(text: str, language: str = "en") -> Iterator[tuple[int, int]]:
+    begin = 0
+    for end in _boundaries(text, language):
         piece = text[begin:end]
         if piece.strip():
             start = begin + len(piece) - len(piece.lstrip())
-            spans.append((start, start + len(piece.strip())))
-    return tuple(spans)
+            yield start, start + len(piece.strip())
+        begin = end
 
 
-def _boundaries(text: str, language: str) -> list[int]:
-    """Return the end offsets of sentences.
+def _boundaries(text: str, language: str) -> Iterator[int]:
+    """Yield the end offsets of sentences.
 
     sentencex takes a time that is quadratic in the length of a text with many open quotation marks, so a long
     text is given to it piece by piece. A piece begins where the last sentence found in the one before it
     ends. A sentence that is longer than a piece is cut there.
     """
-    ends, start = list[int](), 0
+    start = 0
     while len(text) - start > _PIECE_CHARACTERS:
         piece = text[start : start + _PIECE_CHARACTERS]
         space = max(piece.rfind(" "), piece.rfind("\n")) + 1
         piece = piece[:space] if space > 1 else piece
         inner = _boundaries_of_piece(piece, language)
-        ends += [start + end for end in inner[:-1] or inner]
-        start = ends[-1]
-    return [*ends, *(start + end for end in _boundaries_of_piece(text[start:], language))]
+        known = inner[:-1] or inner
+        yield from (start + end for end in known)
+        start += known[-1]
+    yield from (start + end for end in _boundaries_of_piece(text[start:], language))
 
 
 def _boundaries_of_piece(text: str, language: str) -> list[int]:
@@ -86,8 +91,7 @@ def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
     Args:
         min_chars: The minimum end offset. A sentence that ends earlier is joined to the next sentence.
     """
-    spans = sentence_spans(text)
-    for (_, end), (next_start, next_end) in pairwise(spans):
+    for (_, end), (next_start, next_end) in pairwise(_spans(text)):
         if end >= min_chars and any(character.isalnum() for character in text[next_start:next_end]):
             return end
     return None

@@ -22,7 +22,7 @@ sentence is cited. Ties go to the passage found last, and then to the best ranke
 
 import re
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -154,8 +154,10 @@ def sentence_support(
         short: The short answer. None means that every word of a sentence may belong to it.
         known: The passages that the first sentences cite, which are not yielded.
     """
-    lines = re.finditer(r"[^\n]+", text)  # a line break always ends a sentence
-    spans = [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
+    line_start = text.rfind("\n", 0, known[-1].end) + 1 if known else 0
+    lines = re.compile(r"[^\n]+").finditer(text, line_start)  # a line break always ends a sentence
+    spans = [(each.start, each.end) for each in known if each.end < line_start]
+    spans += [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
     support, named = [*known], defaultdict[int, list[ModelMarker]](list)
     for mark in marks:
         named[_sentence_of(mark.offset, text, spans)].append(mark)
@@ -297,7 +299,7 @@ def _contains(words: frozenset[str], word: str) -> bool:
         is_stem = len(stem) >= STEM_LETTERS and not stem.isdigit() and longer.startswith(stem)
         return is_stem and len(longer) - len(stem) <= MOST_ENDING
 
-    return word in words or any(map(has_same_stem, words))
+    return word in words or (len(word) >= STEM_LETTERS and any(map(has_same_stem, words)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +323,18 @@ def unmarked(text: str) -> str:
 
 def cited_sentences(answer: Answer) -> tuple[CitedSentence, ...]:
     """Return the sentences of an answer, each with the passages cited for the sentence or a part of it."""
-    cited = []
-    for start, end in sentence_spans(answer.text):
-        text = unmarked(answer.text[start:end]).strip()
-        citations = (each for each in answer.citations if each.start < end and each.end > start)
-        if text:
-            cited.append(CitedSentence(text, _distinct(citations)))
-    return tuple(cited)
+    texts = ((unmarked(text).strip(), cited) for text, cited in sentence_citations(answer))
+    return tuple(CitedSentence(text, _distinct(cited)) for text, cited in texts if text)
+
+
+def sentence_citations(answer: Answer) -> Iterator[tuple[str, list[Citation]]]:
+    """Yield the sentences of an answer, each with the citations for the sentence or a part of it."""
+    spans = sentence_spans(answer.text)
+    ends, citations = [end for _, end in spans], [list[Citation]() for _ in spans]
+    for each in answer.citations:
+        for cited in citations[bisect_right(ends, each.start) : bisect_left(spans, (each.end,))]:
+            cited.append(each)
+    yield from ((answer.text[slice(*span)], cited) for span, cited in zip(spans, citations, strict=True))
 
 
 def cited_passages(answer: Answer) -> tuple[Passage, ...]:

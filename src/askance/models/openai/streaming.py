@@ -113,8 +113,8 @@ class TokenAligner:
 
     def _mismatch(self, entry: TokenLogprob) -> InvalidResponse:
         rest = self._pending[self._start : self._start + 40]
-        actual = _shown(rest) if rest else "nothing more"
-        return InvalidResponse(f"log-probabilities of the token {entry.text!r} where its text has {actual}")
+        got = _shown(rest) if rest else "nothing more"
+        return InvalidResponse(f"log-probabilities of the token {entry.text!r:.99} where its text has {got}")
 
 
 def _is_text(raw: bytes) -> bool:
@@ -123,7 +123,7 @@ def _is_text(raw: bytes) -> bool:
 
 
 def _shown(raw: bytes) -> str:
-    return repr(raw.decode(errors="replace"))
+    return repr(raw.decode(errors="replace"))[:100]
 
 
 _VOCABULARY_SIZE = 262_144
@@ -244,9 +244,9 @@ class StreamReader:
     def _entropy(self, entry: TokenLogprob) -> float:
         """Return the lower bound of the entropy (nats), which assumes nothing about the other tokens."""
         if not entry.top:
-            raise InvalidResponse(f"no alternatives to the token {entry.text!r}")
+            raise InvalidResponse(f"no alternatives to the token {entry.text!r:.99}")
         logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
         try:
             return min_entropy(logprobs, self._num_top)
         except ValueError as error:
-            raise InvalidResponse(f"{error} at the token {entry.text!r}") from error
+            raise InvalidResponse(f"{error} at the token {entry.text!r:.99}") from error
