@@ -31,6 +31,7 @@ from askance.core.answers import Answer
 from askance.core.errors import InputError
 from askance.core.ports import PairScorer
 from askance.core.types import Passage
+from askance.evaluation.choose.policies import logistic
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
@@ -40,7 +41,6 @@ from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
 from askance.storage.durable_files import write_atomically
 from askance_lab.training.relevance.pairs import ParagraphPool, indexed_paragraphs
-from askance_lab.training.reward.train_features import logistic
 from recipes.relevance import HELD_OUT
 
 Situation = Literal["answerable", "absent", "misleading"]

@@ -101,6 +101,13 @@ eval --dataset jsonl:crash.jsonl --out r          -> field answers: not a list, 
 {DONE} --budget calls=9                           -> (budget calls: none, now 9)
 {DONE} --budget cals=9                            -> 'cals' of the budget: did you mean 'calls'?
 {DONE} --budget seconds=0                         -> seconds=0.0 of the budget: expected 0.001 or more
+gates                                             -> no outcomes are named: give a file
+gates absent.jsonl                                -> absent.jsonl
+gates absent.jsonl --metric citation_recall       -> needs more than the answer and the gold answers
+gates absent.jsonl --metric f2                    -> did you mean 'f1'
+signals --dataset sample --out made/x             -> name an index
+signals --dataset sampl --out made/x --index idx  -> did you mean 'sample'
+gates absent.jsonl --gate a_module:absent         -> names no function that can be imported
 calibrate --dataset sampel                        -> did you mean 'sample'
 calibrate --dataset jsonl:absent.jsonl            -> absent.jsonl
 calibrate --dataset sample --method single        -> single has no parameter

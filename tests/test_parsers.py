@@ -1,5 +1,6 @@
 """Every parser of bytes from outside ends in a value or in its documented error, whatever the bytes are."""
 
+import asyncio
 import gzip
 import io
 import json
@@ -18,16 +19,28 @@ from askance.configuration.methods import make_method
 from askance.configuration.prompts import open_prompts, prompts_toml, to_toml
 from askance.configuration.sources import read_config
 from askance.core import records
-from askance.core.errors import DatasetError, InputError, RunFolderError, TraceFileError
+from askance.core.errors import (
+    BadIndex,
+    DatasetError,
+    InputError,
+    ModelSpecError,
+    RunFolderError,
+    TraceFileError,
+)
 from askance.core.spec import parse_method, parse_spec
 from askance.core.trace import Asked, Trace
 from askance.evaluation.run.recorded_run import read_run
+from askance.models.local.model_files import read_added_tokens, read_note
+from askance.retrieval.bm25 import open_index
 from askance.retrieval.filters import parse_filter
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.index_folder import read_manifest
 from askance.storage.durable_files import checksum, sealed
 from askance.storage.trace_file import parse_trace, read_trace, trace_text
 from askance.terminal.trace_view import print_trace
 from askance.viewer.page import standalone_page
 from tests.evaluation.hand_made import record, written
+from tests.hostile import DEEP, mutants
 
 ROW = {
     "question": "Which river?",
@@ -64,50 +77,6 @@ set = { passages = 2 }
 PRESET = b'about = "x"\n[flare]\nsearch_below = 0.4\npassages = 3\n'
 METHOD = b'blender(a=dragin(threshold=0.4, trigger=rind), b=single(prompts="plain", passages=5), l_max=900)'
 FILTER = b"not (year in (1, 'x', true) or `is b` != 1.5e3) and date < \"2020\""
-DEEP = b"[" * 2000 + b"]" * 2000
-NASTY = [
-    b"\0",
-    b"\xff",
-    b"\xef\xbb\xbf",
-    b"\r",
-    b"\n",
-    b'"',
-    b"'",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b":",
-    b"=",
-    b"NaN",
-]
-NASTY += [
-    b"1e999",
-    b"9" * 5000,
-    b"\\ud800",
-    b"null",
-    b"true",
-    b"{}",
-    b"[]",
-    DEEP,
-    b"\xed\xa0\x80",
-    b"\x1b[31m",
-]
-NASTY += [b"a" * 3000, b"0", b"-1.5", b"\t", b"|", b"\\", b"(", b")", b"`", b"\xe2\x80\xa8"]
-
-
-@st.composite
-def mutants(draw, valid):
-    """Valid bytes with a few pieces removed, repeated, moved or replaced."""
-    raw = valid
-    for _ in range(draw(st.integers(1, 3))):
-        start = draw(st.integers(0, len(raw)))
-        end = min(len(raw), start + draw(st.sampled_from((0, 1, 3, 10, 60))))
-        piece = draw(st.one_of(st.sampled_from(NASTY), st.just(b""), st.binary(max_size=3)))
-        again = raw[start:end] * draw(st.sampled_from((0, 0, 1, 2, 20)))
-        raw = raw[:start] + again + piece + raw[end:]
-    return raw
 
 
 def dataset(name, file):
@@ -176,6 +145,30 @@ def method(raw, folder):
     assert make_method(repr(made)) == made
 
 
+def note(raw, folder):
+    (folder / "reader.json").write_bytes(raw)
+    read_note(folder)
+
+
+def added_tokens(raw, folder):
+    """Read the control tokens of an adapter from its two files, which are parted by a line break."""
+    config, _, tokens = raw.partition(b"\n")
+    (folder / "adapter_config.json").write_bytes(config)
+    (folder / "added_tokens.json").write_bytes(tokens)
+    ids = [*read_added_tokens(folder).values()]
+    assert not ids or ids == [*range(ids[0], ids[-1] + 1)]
+
+
+def manifest(raw, folder):
+    """Search an index with this manifest, and list its documents."""
+    (folder / "index" / "manifest.json").write_bytes(raw)
+    assert asyncio.run(open_index(folder / "index").search("Rhine", 3))
+    str(read_manifest(folder / "index"))
+
+
+NOTE = {"format": 1, "base": "bundled:base", "base_fingerprint": "0" * 32, "chat_template_digest": "d" * 32}
+NOTE |= {"method": "lora", "prompts": "plain"}
+ADDED = b'{"trainable_token_indices": {"embed_tokens": [7, 8]}}\n{"<a>": 8, "<b>": 7}'
 PARSERS = {
     "jsonl": (dataset("jsonl", "a.jsonl"), JSON_LINES, DatasetError),
     "gzip": (dataset("jsonl", "a.jsonl.gz"), gzip.compress(JSON_LINES, mtime=0), DatasetError),
@@ -192,6 +185,9 @@ PARSERS = {
     "specification": (text(parse_spec), b"openai:gpt@http://h:1/v1?server=vllm&top_k=1", InputError),
     "form of a method": (text(parse_method), METHOD, InputError),
     "method": (method, METHOD, InputError),
+    "note of a reader": (note, json.dumps(NOTE).encode(), ModelSpecError),
+    "added tokens": (added_tokens, ADDED, ModelSpecError),
+    "manifest": (manifest, b"", BadIndex),
 }
 
 
@@ -201,6 +197,9 @@ def folder(tmp_path_factory):
     written(folder / "run", [record(1)])
     settings_of_run = (folder / "run" / "settings.json").read_bytes()
     PARSERS["run"] = (of_run, b"{" + settings_of_run.partition(b", ")[2], RunFolderError)
+    (folder / "bonn.txt").write_text("Bonn lies on the Rhine.")
+    build_index([folder / "bonn.txt"], folder / "index")
+    PARSERS["manifest"] = (manifest, (folder / "index" / "manifest.json").read_bytes(), BadIndex)
     return folder
 
 
@@ -222,6 +221,11 @@ def test_any_bytes_are_read_or_refused(folder, name, data):
         ("csv", b"question,answers,hops\na,b," + b"9" * 5000),
         ("csv", b"question,answers\na," + b"x" * 16_000_001 + b"\nc,d\n"),
         ("jsonl", b'{"question": "a?", "answers": ' + DEEP + b"}"),
+        ("note of a reader", DEEP),
+        ("added tokens", ADDED.replace(b"8", b"1e999")),
+        ("added tokens", ADDED.replace(b"{", DEEP, 1)),
+        ("manifest", DEEP),
+        ("manifest", b'{"format": "askance-index", "schema_version": 1e999}'),
         ("trace", QUESTION.replace(b'"question",', b'["question"],', 1)),
         ("trace", QUESTION.replace(b'"models": {}', b'"models": ' + DEEP)),
         ("run", b'{"metrics": ' + DEEP + b"}"),

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def attack(canary):
 def payload(tmp_path, monkeypatch, canary):
     """A module in the working folder that writes the canary when it is imported."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "payload", raising=False)
     (tmp_path / "payload.py").write_text(f"from pathlib import Path\nPath({str(canary)!r}).write_text('')\n")
     return "payload:Anything"
 
@@ -101,6 +103,67 @@ def test_commands_refuse_an_askance_toml_with_code(run, attack, tmp_path, monkey
     refused(run, *trusted, told="does not declare itself a model")
 
 
+HOSTILE = [
+    *("{}", "{}?a=1", "{}:place", "langchain:{}", "model:{}", "model:langchain:{}", "{}()", "{}(a=1)", " {}"),
+    *("{}\n", "\u200b{}", "\0{}", "\uff50ayload:Anything", "p\uff41yload:Anything", "PAYLOAD:Anything"),
+    *("payload.Anything", "../{}", "./payload.py:Anything", "gguf:payload.py", "scripted:payload.py"),
+    *(
+        "blender(a={}())",
+        "blender(a=single(linguistics=spacy:payload))",
+        "single(prompts={})",
+        "spacy:payload",
+    ),
+    *(["{}"], {"object": "{}"}, {"name": "{}"}, [["{}"]], "", None, True, 7, -1e308),
+]
+"""Values that should be the name of a part, with the module of `payload` for {}."""
+FIELDS = dict.fromkeys(("encoder", "method", "retriever", "rerank", "prompts"), "") | {
+    "models": "answer",
+    "parameters": "linguistics",
+}
+"""The settings that name parts, each with its entry."""
+
+
+def in_manifest(folder, value):
+    index = folder / "index"
+    manifest = json.loads((index / "manifest.json").read_text())
+    manifest["encoder"]["name"] = value
+    (index / "manifest.json").write_text(json.dumps(manifest))
+    yield "search", "Rhine", "--index", index, "--retriever", "hybrid"
+    yield "index", folder / "documents.txt", "--out", index
+
+
+def in_configuration(folder, value):
+    """In the configuration of a run folder, whose checksum is right, and of a trace."""
+    (folder / "run").mkdir()
+    for field, entry in FIELDS.items():
+        config, trace = {"schema": 1, field: {entry: value} if entry else value}, Trace()
+        (folder / "run" / "settings.json").write_bytes(sealed(json.dumps({"config": config}).encode()))
+        yield "ask", "Rhine?", "--config", folder / "run"
+        none = dict.fromkeys(("method", "title", "retriever", "started_at"), "")
+        trace.add(Asked, question_id="q", text="Who?", models={}, seed=0, config=config, **none)
+        write_file(folder / "trace.jsonl", trace_text(trace))
+        yield "ask", "Rhine?", "--config", folder / "trace.jsonl"
+
+
+def in_toml(folder, value):
+    """In an askance.toml of the working folder, and in a preset."""
+    if isinstance(value, str | list):
+        for field in FIELDS:
+            key = {"models": "model", "parameters": "set.linguistics"}.get(field, field)
+            (folder / "askance.toml").write_text(f"{key} = {json.dumps(value)}\n")
+            yield "ask", "Rhine?"
+        (folder / "askance.toml").unlink()
+        (folder / "preset.toml").write_text(f"[flare]\nlinguistics = {json.dumps(value)}\n")
+        yield "ask", "Rhine?", "--method", "flare", "--preset", "preset.toml", "--index", folder / "index"
+
+
+def in_note(folder, value):
+    reader = shutil.copytree(bundled_adapter(""), folder / "reader")
+    note = json.loads((reader / "reader.json").read_text()) | {"prompts": value}
+    (reader / "reader.json").write_text(json.dumps(note))
+    yield "ask", "Rhine?", "--model", f"bundled:base?adapter={reader}", "--method", "single"
+
+
 @pytest.fixture
 def index(tmp_path, attack):
     """An index whose manifest names a command as its encoder."""
@@ -112,6 +175,15 @@ def index(tmp_path, attack):
     manifest["encoder"]["name"] = attack
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("place", [in_manifest, in_configuration, in_toml, in_note])
+def test_no_place_in_data_runs_code_by_any_value(run, payload, index, tmp_path, place, value):
+    for words in place(tmp_path, json.loads(json.dumps(value).replace("{}", payload))):
+        code, out, error = run(*words)
+        assert (code, out) == (2, ""), words
+        assert "error: " in error, words
 
 
 def test_the_manifest_of_an_index_names_no_code(run, index, attack, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from askance.core.errors import InputError
+from askance.core.notes import noted
 from askance.core.types import GenerateRequest, Passage, Raw, Sampling, Span, Want
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.models.scripted import ScriptedModel
@@ -175,8 +176,11 @@ def test_what_can_not_be_kept_leaves_the_file_free(tmp_path):
     path = tmp_path / "cache.sqlite"
     store, other = CacheStore(path), CacheStore(path)
     store._database.execute("PRAGMA max_page_count = 1")
-    with pytest.raises(InputError, match="full"):
+    notes = []
+    with noted(lambda *note: notes.append(note)):
         store.keep(b"a", np.random.default_rng(0).bytes(100_000).hex())
+    full = f"the cache {path} can't be written (database or disk is full), and keeps no new results."
+    assert (notes, store.find(b"a")) == ([("cache", full)], None)
     other.keep(b"b", 1)
     assert store.find(b"b") == 1
     store.close()

@@ -85,6 +85,7 @@ FAULTS = {
     ],
     ModelSpecError: [
         (Fault(401, body=error("no")), "401: no. Set OPENAI_API_KEY"),
+        (Fault(401, {"Content-Length": "1000"}, "{", ends="cut"), "answered 401: {. Set OPENAI_API_KEY"),
         (Fault(404, body=error("no model")), "404: no model. Check the name"),
         (Fault(402, body=error("pay")), "402: pay. Check that the account of the key has money left"),
         (Fault(429, body=error("pay", code="insufficient_quota")), "429: pay. Check that the account"),

@@ -2,6 +2,8 @@
 
 import io
 import json
+import pathlib
+import pickle
 import sys
 
 import pytest
@@ -19,6 +21,16 @@ MAP = {f"Auto{name}": "own.Own" for name in CLASSES} | {"AutoTokenizer": ["own.O
 
 def save_model(folder):
     return save_tiny(folder, "llama", byte_level_tokenizer())
+
+
+class Attack:
+    """An object whose pickle runs code when it is loaded."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return pathlib.Path(self.mark).write_text, ("ran",)
 
 
 def edit(path, **fields):
@@ -55,3 +67,19 @@ def test_the_code_of_a_folder_never_runs(tmp_path, monkeypatch, save, load, file
     else:
         assert "raw" in load(f"hf:{folder}").capabilities
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("save", "load"),
+    [(save_model, load_model), (save_plain, load_encoder), (save_classifier, load_entailment)],
+)
+def test_pickled_weights_run_nothing(tmp_path, monkeypatch, save, load):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    folder, mark = save(tmp_path / "model"), tmp_path / "ran"
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Attack(str(mark))))
+    with pytest.raises(ModelSpecError, match="can't be loaded"):
+        load(f"hf:{folder}")
+    assert not mark.exists()
+    pickle.loads((folder / "pytorch_model.bin").read_bytes())
+    assert mark.exists()

@@ -1,36 +1,30 @@
 """Build an index again and again, each time with a fault at a later operation.
 
-    python -m tests.retrieval.faults FOLDER kill|error
+    python -m tests.retrieval.faults FOLDER kill|error|full [FIRST STEP]
 
-An operation is anything that changes the disk: an SQL statement that writes; opening a file for writing;
-renaming, linking, truncating or removing a file; making or removing a folder; an `fsync`; a call of the
-passage writer. The n-th operation fails, or the process dies right before it, for n = 1, 2, 3 … until a build
-completes.
+The operations are those of `tests.faults`, and the calls of the passage writer. The n-th has the fault, for
+n = FIRST, FIRST + STEP, … until a build completes.
 
 The operations inside a commit, above all tantivy's, can't be observed. There the system limits the size to
 which a file may grow: to the size of each file that is committed, and to each page of it. This is done in the
 first commit of all and in that of a build that resumes from a checkpoint, for every second or third limit.
 
 After each fault the index must be the old one or, from some operation on, the new one. A further build
-without faults must make the new one, and encode nothing that had a vector in the index. Each build runs in a
-child of this process, which has no threads of its own. Nothing here needs to survive a power failure, so
-nobody waits for the disk.
+without faults must make the new one, and encode nothing that had a vector in the index. Nothing here needs to
+survive a power failure, so nobody waits for the disk.
 """
 
 import asyncio
-import errno
 import json
 import os
-import resource
 import shutil
 import signal
-import sqlite3
 import sys
-import traceback
 from functools import partial
-from itertools import count, product
+from itertools import count, product, takewhile
 from pathlib import Path
 
+from tests.faults import FAULTLESS, FAULTY, ODD, Faults, in_child, limited_files
 from tests.retrieval.conftest import rows_file
 from tests.retrieval.vectors import CountingEncoder
 
@@ -49,8 +43,7 @@ OLD = [
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]
 """The last passage is replaced after the first checkpoint, so that the second commit strikes one out. After
 the change, most rows of the vectors are dead, so they are compacted."""
-EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate", "shutil.copyfile"}
-FAULTLESS, FAULTY, ODD, STILL_OLD = 0, 3, 4, 5
+STILL_OLD = 5
 CHECKPOINT_PASSAGES = 2
 PAGE = 4096
 """Of SQLite."""
@@ -63,65 +56,20 @@ WRITERS = {
 ENCODER = ScriptedEncoder()
 
 
-class Faults:
-    """Counts the operations below a folder; makes the n-th fail, or kills the process before it."""
-
-    def __init__(self, folder: Path, number: int, kind: str) -> None:
-        self.left, self.kind, self.folder = number, kind, str(folder)
-
-    def step(self, error: Exception) -> None:
-        self.left -= 1
-        if self.left == 0 and self.kind == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.left == 0:
-            raise error
-
-    def has_passed(self) -> bool:
-        """Return whether the fault has happened, even if the build completed."""
-        return self.left <= 0
+class IndexFaults(Faults):
+    """Counts the calls of the passage writer as operations, too."""
 
     def install(self) -> None:
-        faults = self
-
-        class Database(sqlite3.Connection):
-            def execute(self, sql, *given):
-                if not sql.startswith("SELECT"):
-                    faults.step(sqlite3.OperationalError(f"disk I/O error at {sql[:40]!r}"))
-                return super().execute(sql, *given)
-
-            def executemany(self, sql, *given):
-                faults.step(sqlite3.OperationalError(f"disk I/O error at {sql[:40]!r}"))
-                return super().executemany(sql, *given)
-
-            def executescript(self, script):
-                statement = ""
-                for line in script.splitlines(keepends=True):
-                    statement += line
-                    if sqlite3.complete_statement(statement):
-                        self.execute(statement)
-                        statement = ""
-
-            def commit(self):
-                faults.step(sqlite3.OperationalError("disk I/O error at COMMIT"))
-                super().commit()
-
-        sqlite3.connect = partial(sqlite3.connect, factory=Database)
-        os.fsync = lambda descriptor: faults.step(OSError(errno.EIO, "at fsync"))
+        super().install()
         for name in ("add", "remove", "commit", "finish"):
             setattr(lexical.LexicalWriter, name, self.failing(getattr(lexical.LexicalWriter, name)))
-        sys.addaudithook(self.hear)
 
     def failing(self, real):
         def call(*given):
-            self.step(OSError(errno.ENOSPC, f"in {real.__name__}"))
+            self.step(real.__name__)
             return real(*given)
 
         return call
-
-    def hear(self, event, given) -> None:
-        writes = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
-        if (writes or event in EVENTS) and self.folder in str(given):
-            self.step(OSError(errno.ENOSPC, f"at {event}"))
 
 
 class CommitFault:
@@ -139,17 +87,11 @@ class CommitFault:
 
     def install(self) -> None:
         real = self.writer.commit
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if self.kind == "kill" else signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         def commit(*given: object) -> None:
             self.writer.commit = real
-            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, most))
-            try:
+            with limited_files(self.limit, self.kind):
                 real(*given)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
         self.writer.commit = commit
 
@@ -179,24 +121,12 @@ def content(index: Path) -> object:
     ]
 
 
-def in_child(work) -> int:
-    """Return the exit status of a child that does `work`: negative for a signal; ODD if it raised."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    try:
-        os._exit(work())
-    except BaseException:
-        traceback.print_exc()
-        os._exit(ODD)
-
-
 class Trial:
     """Builds an index with and without faults, and records what is wrong afterwards."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.source, self.old, self.index = folder / "rows.jsonl", folder / "old", folder / "index"
-        self.ended = {"kill": (-signal.SIGKILL, -signal.SIGXFSZ), "error": (FAULTY,)}[kind]
+        self.ended = (-signal.SIGKILL, -signal.SIGXFSZ) if kind == "kill" else (FAULTY,)
         self.flaws: list[str] = []
         self.outcomes: list[int] = []
         self.contents = [self.made(OLD, self.old), self.made(NEW, folder / "new")]
@@ -226,7 +156,8 @@ class Trial:
             self.built()
         except BadIndex as error:
             print(error, file=sys.stderr)
-            return FAULTY
+            is_short = len(str(error)) < 600
+            return FAULTY if is_short and f"the index {self.index} can't be written (" in str(error) else ODD
         return FAULTY if faults.has_passed() else FAULTLESS
 
     def seen(self) -> int:
@@ -260,21 +191,27 @@ class Trial:
         return sorted({size - 1 for size in sizes}.union(*(range(0, size, PAGE) for size in sizes)))
 
 
-def main(folder: Path, kind: str) -> None:
+def main(folder: Path, kind: str, first: int = 1, step: int = 1) -> None:
     os.fsync = lambda descriptor: None
     ReaderProcess._start = lambda reader: None  # one for each of hundreds of builds takes most of the time
     writer.CHECKPOINT_PASSAGES = writer.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
     trial = Trial(folder, kind)
-    number = next(n for n in count(1) if not trial.happens(Faults(trial.index, n, kind), f"operation {n}"))
+
+    def happens(number: int) -> bool:
+        return trial.happens(IndexFaults(trial.index, number, kind), f"operation {number}")
+
+    num_operations = sum(1 for _ in takewhile(happens, count(first, step)))
     if kind == "kill" and trial.outcomes != sorted(trial.outcomes, reverse=True):
         trial.flaws.append(f"the index does not stay the new one: {trial.outcomes}")
     num_limits = 0
-    for (kind_of_writer, files), num_checkpoints in product(WRITERS.items(), range(2)):
+    for (kind_of_writer, files), num_checkpoints in product(
+        () if kind == "full" else WRITERS.items(), range(2)
+    ):
         for limit in trial.limits(files, num_checkpoints)[:: 2 if kind == "kill" else 3]:
             what = f"{kind_of_writer.__name__} after {num_checkpoints} checkpoints, at most {limit} bytes"
             num_limits += trial.happens(CommitFault(kind_of_writer, kind, limit), what, num_checkpoints)
-    print(json.dumps({"operations": number - 1, "limits": num_limits, "flaws": trial.flaws}))
+    print(json.dumps({"operations": num_operations, "limits": num_limits, "flaws": trial.flaws}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

@@ -1,13 +1,22 @@
 """Many connections: those above the limit are refused, idle ones are closed, and the server answers."""
 
 import json
-from contextlib import ExitStack
-from socket import create_connection
+import math
+import threading
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from socket import SO_LINGER, SOL_SOCKET, create_connection
+from types import SimpleNamespace
 
 import pytest
+from sse_starlette import ServerSentEvent
+from sse_starlette.sse import AppStatus
+from starlette.responses import Response
 
-from askance.serve.limits import Limits, network_of, with_open_files
-from tests.serve.served import QUESTION, serving
+from askance.serve import chat
+from askance.serve.chat import StreamResponse
+from askance.serve.limits import LimitedConnection, Limits, network_of, with_open_files
+from askance.serve.server import make_server, open_socket
+from tests.serve.served import QUESTION, HeldModel, serving
 from tests.serve.test_cli_serve import command
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
@@ -64,6 +73,81 @@ def test_a_connection_without_a_whole_request_is_closed(sent):
     ):
         while idle.recv(1000):
             pass
+
+
+@contextmanager
+def responding(response, **limits):
+    """A server that answers every request with the response; yield it with a connection that has asked."""
+    server, listening = make_server(response, Limits(**limits)), open_socket("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        with create_connection(listening.getsockname(), timeout=60) as connection:
+            connection.sendall(ASK)
+            yield server, connection
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def test_a_client_that_reads_nothing_is_closed():
+    """Otherwise the connection would stay open until the client closes it."""
+    with responding(Response(b"x" * 30_000_000), send_seconds=0.05) as (server, connection):
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        while server.server_state.connections:
+            pass
+
+
+def test_a_client_that_reads_slowly_is_not_closed():
+    connection, calls, unsent = LimitedConnection.__new__(LimitedConnection), [], iter([300, 200, 200])
+    flow = SimpleNamespace(pause_writing=list, resume_writing=list)
+    connection._limits, connection.flow = Limits(send_seconds=7), flow
+
+    def call_later(*given):
+        calls.append(given)
+        return SimpleNamespace(cancel=lambda: calls.append("waits no more"))
+
+    connection.loop = SimpleNamespace(call_later=call_later)
+    connection.transport = SimpleNamespace(
+        get_write_buffer_size=lambda: next(unsent), abort=lambda: calls.append("closed")
+    )
+    for size in (math.inf, 300, 200):
+        connection.pause_writing(size)
+    connection.resume_writing()
+    again = connection.pause_writing
+    assert calls == [(7, again, 300), (7, again, 200), "closed", "waits no more"]
+
+
+def test_a_client_that_left_is_noticed_before_the_next_event(caplog):
+    """The loop logs each message that is sent to a client whose connection is known to be lost."""
+    left = threading.Event()
+
+    async def events():
+        yield ServerSentEvent("first")
+        left.wait()
+        for _ in range(50):
+            yield ServerSentEvent("next")
+
+    with responding(StreamResponse(events(), AsyncExitStack(), 60)) as (server, connection):
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        connection.setsockopt(SOL_SOCKET, SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        connection.close()
+        left.set()
+        while server.server_state.connections:
+            pass
+    assert caplog.messages == []
+
+
+def test_a_server_that_ends_says_so_at_the_end_of_a_stream(monkeypatch):
+    monkeypatch.setattr(chat, "_GRACE_SECONDS", 0.01)
+    with serving(model=HeldModel(), method="closed_book") as server:
+        with server.client.stream("POST", "/v1/chat/completions", json={**BODY, "stream": True}) as response:
+            assert server.model.started.acquire(timeout=60)
+            monkeypatch.setattr(AppStatus, "should_exit", True)
+            *_, end = filter(None, response.read().decode().splitlines())
+        monkeypatch.undo()
+    assert json.loads(end.removeprefix("data: "))["error"]["code"] == "server_ends"
 
 
 def test_more_connections_than_files_leave_the_server_able_to_answer(sample_index):

@@ -4,15 +4,16 @@ import sys
 import time
 
 from tests.simulation.evaluation import evaluation
+from tests.simulation.model_client import model_client
 from tests.simulation.server import server
 from tests.simulation.server_index import index_folder
 from tests.simulation.timeline import Broken, simulate
 
-PARTS = {"evaluation": evaluation, "server": server}
+PARTS = {"evaluation": evaluation, "server": server, "model client": model_client}
 
 
 def run_seed(seed):
-    """Run both parts of a seed, and return what has happened."""
+    """Run all parts of a seed, and return what has happened."""
     index_folder()
     return {part: simulate(part, seed, scenario) for part, scenario in PARTS.items()}
 

@@ -32,6 +32,7 @@ class Exchange:
     content: bytes = b""
     has_ended: bool = False
     is_cut: bool = False
+    began: int = 0
 
     @property
     def json(self):
@@ -89,6 +90,7 @@ async def exchange(app, timeline, request, *, leaves=False, is_killed=False):
     """Send a request, and return once the server has ended its work for it."""
     timeline.log(f"{request.who}: {request.method} {hidden(request.path)} {request.key} {request.body or ''}")
     left, limits, loop = asyncio.Event(), Limits(), asyncio.get_running_loop()
+    request.began = next(timeline.ticks)
     reads_at = [0.0, 0.0]  # when the client reads again, and since when it does not
     content = b"" if request.body is None else json.dumps(request.body).encode()
     parts = [content[:10], content[10:]]

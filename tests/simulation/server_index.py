@@ -4,6 +4,7 @@ import atexit
 import json
 import shutil
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from askance.serve.security import Keys
 ALICE, BOB, CAROL = KEYS = ("key-of-alice-1234", "key-of-bob-123456", "key-of-carol-1234")
 PUBLIC = {"Alba": "red", "Brenna": "blue"}
 OWNED = {ALICE: ("Ciraz", "red"), BOB: ("Dovrin", "blue"), CAROL: ("Elmet", "red")}
+NEVER = float("inf")
 RIVERS = frozenset(PUBLIC) | {river for river, _ in OWNED.values()}
 FILTER = 'team = "red"'
 """The filter of Carol's key."""
@@ -23,6 +25,27 @@ FILTER = 'team = "red"'
 
 def keys():
     return Keys({key: parse_filter(FILTER) if key == CAROL else None for key in KEYS})
+
+
+@dataclass
+class Written:
+    """A document that a client adds and deletes while others ask: when it may and when it has to be found.
+    Without a key, all may find it.
+
+    A call that was cut off may have been carried out. The numbers are ticks of the timeline.
+    """
+
+    key: str | None
+    put_sent: float = NEVER
+    put_acknowledged: float = NEVER
+    delete_sent: float = NEVER
+    delete_acknowledged: float = NEVER
+
+    def may_show(self, began, now):
+        return self.put_sent <= now and began <= self.delete_acknowledged
+
+    def must_show(self, began, now):
+        return self.put_acknowledged < began and now < self.delete_sent
 
 
 def visible(key, where=None):

@@ -2,11 +2,20 @@
 
 import asyncio
 import re
+from collections import Counter
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import pairwise
 
-from askance.core.errors import ModelFailure, ModelUnavailable
+from askance.core.errors import (
+    MissingAbility,
+    ModelFailure,
+    ModelSpecError,
+    ModelUnavailable,
+    PromptTooLong,
+    RequestRefused,
+)
 from askance.core.ports import WrappedModel
 from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.scripted import ScriptedModel
@@ -17,7 +26,11 @@ CALLER = ContextVar("CALLER", default="nobody")
 """Who asks: a client of the server, or a process of an evaluation."""
 RIVER = re.compile(r"river (\w+) flows")
 POLICY = RetryPolicy()
-
+TREES = {"airrag": {"rollouts": 3, "wave": 2, "answer_samples": 2}, "airrag_lite": {"samples": 2}}
+"""Methods that search a tree, with parameters that let it grow in several places at once."""
+LONGER = ("dragin", "iterdrag", "selfrag", "airrag", "airrag_lite")
+PLAN = "Which river flows at Bonn?\nWhich river flows at Worms?"
+"""The sub-queries of a plan."""
 
 OPENINGS = ("It is known.", "One may read that it is known.")
 
@@ -38,40 +51,63 @@ def reply_to(prompt, variant=0):
     return f" {whole}"
 
 
+def text_of(prompt, key, variant):
+    """What the model writes. Only a whole answer has two variants."""
+    return PLAN if {"say", "qt"} & set(key) else reply_to(prompt, variant if "answer" in key else 0)
+
+
 class FaultyModel(ScriptedModel):
     """A server's model, each call of which may take long, fail, or break off.
 
-    `faults` is their probability. A whole answer is written in one of the ways in `variants`, since a server
-    may well write another text when it is asked again.
+    `faults` is their probability, and if it `refuses`, many of them are refusals. A whole answer is written
+    in one of the ways in `variants`, since a server may well write another text when it is asked again.
     """
+
+    fingerprint = "faulty"
 
     def __init__(self, timeline, faults, variants=(0, 1)):
         super().__init__(self._text)
         self.timeline, self.faults, self.variants = timeline, faults, variants
-        self.running, self.most_running, self.attempts, self.variant = set(), 0, {}, 0
+        self.refuses = timeline.chance(0.25)
+        self.running, self.most_running, self.attempts, self.variant = Counter(), 0, {}, 0
 
     def _text(self, prompt, key):
-        return reply_to(prompt, self.variant)
+        return text_of(prompt, key, self.variant)
 
     async def generate(self, request):
-        timeline, who, question = self.timeline, CALLER.get(), request.key[1]
-        loop = asyncio.get_running_loop()
-        attempt = {"began": loop.time(), "error": None}
-        self.attempts.setdefault((who, request.key), []).append(attempt)
-        self.running.add((who, question))
-        self.most_running = max(self.most_running, len(self.running))
-        try:
-            await timeline.later(timeline.random.choice((0.5, 5, 60)))
-            if timeline.chance(self.faults):
-                await self._fail(request)
+        attempt = {"error": None}
+        self.attempts.setdefault((CALLER.get(), request.key), []).append(attempt)
+        with self._call(attempt, request.key[1]):
+            await self._wait_or_fail(request)
             return await self._answer(request)
+
+    async def score(self, prompt, options):
+        with self._call({}, "a score"):
+            await self._wait_or_fail()
+            return await super().score(prompt, options)
+
+    @contextmanager
+    def _call(self, attempt, question):
+        """Count who is answered, and keep the times and the error of an attempt."""
+        timeline, who, loop = self.timeline, CALLER.get(), asyncio.get_running_loop()
+        attempt["began"] = loop.time()
+        self.running[who] += 1
+        self.most_running = max(self.most_running, len(+self.running))
+        try:
+            yield
         except BaseException as error:
             timeline.log(f"{who}: the model fails for {question} with {type(error).__name__} {error}")
+            timeline.errors[who].append(error)
             attempt["error"] = error
             raise
         finally:
             attempt["ended"] = loop.time()
-            self.running.discard((who, question))
+            self.running[who] -= 1
+
+    async def _wait_or_fail(self, request=None):
+        await self.timeline.later(self.timeline.random.choice((0.5, 5, 60)))
+        if self.timeline.chance(self.faults):
+            await self._fail(request)
 
     async def _answer(self, request, until=None):
         """Write the text piece by piece, or only its first pieces."""
@@ -88,14 +124,19 @@ class FaultyModel(ScriptedModel):
     async def _fail(self, request):
         random = self.timeline.random
         asked_for = random.choice((None, 0, 0.5, 7, 31, 1e6))
+        if self.refuses and self.timeline.chance(0.8):
+            raise RequestRefused("no such option")
         kind = random.randrange(10)
         if kind < 4:
             raise ModelUnavailable("The server is busy.", asked_for, 503)
         if kind < 8:
-            await self._answer(request, until=random.randrange(1, 8))
+            if request is not None:
+                await self._answer(request, until=random.randrange(1, 8))
             raise ModelUnavailable("The server broke off its answer.")
         errors = ModelFailure("broken"), RuntimeError("broken"), TimeoutError(), asyncio.CancelledError()
-        raise random.choice(errors)
+        refusals = RequestRefused("no such option"), PromptTooLong("scripted", "9,999 tokens"), MemoryError()
+        lasting = ModelSpecError("no such model"), MissingAbility("no log-probabilities")
+        raise random.choice(random.choice((errors, errors, refusals, refusals, lasting)))
 
 
 class WatchedModel(WrappedModel):
@@ -129,6 +170,8 @@ def check_attempts(timeline, attempts):
 class FaultyRetriever(ScriptedRetriever):
     """A scripted retriever that is slow and fails."""
 
+    fingerprint = "faulty"
+
     def __init__(self, passages):
         super().__init__(passages)
         self.timeline, self.faults = None, 0.0
@@ -144,6 +187,7 @@ async def fail_or_wait(place):
     if place.timeline.chance(place.faults):
         error = place.timeline.random.choice((ModelFailure("no server"), OSError("no route"), TimeoutError()))
         place.timeline.log(f"{CALLER.get()}: the search fails with {error!r}")
+        place.timeline.errors[CALLER.get()].append(error)
         raise error
 
 

@@ -1,6 +1,8 @@
 """A timeline: what a seed decides, what has happened, and what must hold."""
 
 import asyncio
+from collections import defaultdict
+from itertools import count
 from random import Random
 
 from tests.simulation.virtual_time import WallClock, run
@@ -11,10 +13,14 @@ class Broken(AssertionError):
 
 
 class Timeline:
-    """What happens in one simulation. All that is random comes from `random`, in the order of the events."""
+    """What happens in one simulation. All that is random comes from `random`, in the order of the events.
+    `errors` has those that models and searches raised, by who called them. `ticks` orders what happens, also
+    at one time.
+    """
 
     def __init__(self, seed, part):
         self.random, self.lines, self.wall = Random(f"{part} {seed}"), [], WallClock()
+        self.errors, self.ticks = defaultdict(list), count()
 
     def log(self, text):
         self.lines.append(f"{asyncio.get_running_loop().time() - self.start:12.3f} s  {text}")

@@ -39,6 +39,8 @@ COMMANDS = {
     "retrievers": "askance.cli.lists:retrievers",
     "encoders": "askance.cli.lists:encoders",
     "calibrate": "askance.cli.calibrate:calibrate",
+    "signals": "askance.cli.gates:signals",
+    "gates": "askance.cli.gates:gates",
     "presets": "askance.cli.lists:presets",
     "config": "askance.cli.ask:config",
     "datasets": "askance.cli.lists:datasets",

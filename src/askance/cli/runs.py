@@ -80,7 +80,7 @@ def compare(
     elif as_latex or as_markdown:
         print("\n\n".join(map(writers.latex if as_latex else writers.markdown, sections)))
     else:
-        _show(sections)
+        show_sections(sections)
 
 
 def report(
@@ -133,7 +133,8 @@ def _reported(
     return reported, average_groups(groups, metrics, groups[0].names[bases[0]])
 
 
-def _show(sections: Sequence[Section]) -> None:
+def show_sections(sections: Sequence[Section]) -> None:
+    """Print sections one below the other."""
     for number, each in enumerate(sections):
         title = Text(each.title, style="bold underline")
         out.print(title if not number else Text("\n\n").append(title))

@@ -6,7 +6,7 @@ scores = scoring.scores(example, result.answer, result.trace.events)
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -14,14 +14,17 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, METRICS
+from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATES, GUARDS, METRICS, Kind
+from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, MissingExtra, UnknownName
 from askance.core.extensions import find_extension, find_with_place, known_names
 from askance.core.spec import parse_spec
+from askance.core.types import Question
 from askance.evaluation.datasets import Dataset, DatasetFile, Example
 from askance.evaluation.metrics import UNICODE, Metric
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.readings import AnswerReading
+from askance.methods.gates.signals import Gate
 
 
 def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
@@ -107,6 +110,51 @@ def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading 
         named[key] = name
         metrics[name] = replace(metric, function=partial(function, **parameters))
     return Scoring(metrics, reading)
+
+
+def open_score(name: str) -> Callable[[str, Sequence[str]], float | None]:
+    """Return a metric as a function of a short answer and the gold answers.
+
+    Raises:
+        InputError: The metric reads more than these; otherwise as for `open_metrics`.
+    """
+    metric = open_metrics([name]).metrics[name]
+    if not metric.compares_texts:
+        raise InputError(
+            f"metric {name!r} needs more than the answer and the gold answers: name accuracy, f1 or another "
+            "that compares texts."
+        )
+
+    def score(answer: str, golds: Sequence[str]) -> float | None:
+        return metric.score(Example(Question("", ""), tuple(golds)), Answer(answer, answer), ())
+
+    return score
+
+
+def open_gates(names: Sequence[str] = ()) -> tuple[dict[str, Gate], dict[str, Gate]]:
+    """Return all gates and all guards by name: those of the catalogue and of plug-ins.
+
+    Args:
+        names: Names among which there may be a ``module:function``, which then is a gate, too.
+
+    Raises:
+        InputError: A plug-in can't be used, or there is no such function.
+    """
+    gates, guards = (
+        {name: _gate(kind, own, name) for name in known_names(kind, own)}
+        for kind, own in (("gates", GATES), ("guards", GUARDS))
+    )
+    return {**gates, **{name: _gate("gates", GATES, name) for name in names if ":" in name}}, guards
+
+
+def _gate(kind: str, own: Mapping[str, Kind], name: str) -> Gate:
+    if name in own:
+        return cast(Gate, resolve_name(own[name].target))
+    extension = find_extension(kind, name)
+    if extension is None:
+        raise InputError(f"{name!r} names no function that can be imported: write module:function.")
+    extension.check_declared((Gate,), f"the gate {name}")
+    return cast(Gate, extension.target)
 
 
 def metric_function(metric: Metric) -> Callable[..., float | None]:

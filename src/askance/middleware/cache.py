@@ -85,8 +85,8 @@ class CacheStore:
             self._database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
             self.close = weakref.finalize(self, self._database.close)
             self._check_is_ours()
-            self._database.executescript(_SCHEMA)
             self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.executescript(_SCHEMA)  # in that mode, so that all files are there or none can be
             self._database.execute("PRAGMA synchronous = NORMAL")
 
     def find(self, id: bytes) -> Any:
@@ -96,13 +96,19 @@ class CacheStore:
             return row and json.loads(zlib.decompress(row[0]), object_hook=_from_json)
 
     def keep(self, id: bytes, content: Any) -> None:
-        """Store an entry made of JSON values, records and arrays of numbers."""
+        """Store an entry made of JSON values, records and arrays of numbers.
+
+        If the file can't be written, for example because the disk is full, a note says so.
+        """
         packed = zlib.compress(json.dumps(content, default=_to_json).encode(), level=1)
         with self._explained():
-            self._database.execute(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?)", (id, packed))
-            self._num_puts += 1
-            if self._num_puts % _PUTS_A_CHECK == 1:
-                self._evict()
+            try:
+                self._database.execute(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?)", (id, packed))
+                self._num_puts += 1
+                if self._num_puts % _PUTS_A_CHECK == 1:
+                    self._evict()
+            except sqlite3.OperationalError as error:  # such as a full disk; a damaged file is another error
+                note("cache", f"the cache {self.path} can't be written ({error}), and keeps no new results.")
 
     @property
     def num_bytes(self) -> int:

@@ -27,7 +27,9 @@ from askance.serve.traces import Traces
 from askance.storage.trace_file import event_record
 
 T = TypeVar("T")
-_PING_SECONDS = 15
+_PING_SECONDS, _GRACE_SECONDS = 15, 4
+"""The pause before a ping, and the time that a stream has when the server ends: less than other requests."""
+_ENDS = ApiError(503, "the server ends: ask again.", type="server_error", code="server_ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ class StreamResponse(EventSourceResponse):
     def __init__(
         self, events: AsyncIterator[ServerSentEvent], held: AsyncExitStack, send_seconds: float
     ) -> None:
-        super().__init__(events, ping=_PING_SECONDS, sep="\n")
+        super().__init__(events, ping=_PING_SECONDS, sep="\n", shutdown_grace_period=_GRACE_SECONDS)
         self._held, self._send_seconds = held, send_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,11 +235,14 @@ class StreamResponse(EventSourceResponse):
             try:
                 async with asyncio.timeout(self._send_seconds):
                     await send(message)
+                    await asyncio.sleep(0)  # a client that left is noticed before the next message
             except TimeoutError as error:
                 raise ClientLeft from error
 
         async with self._held:
             try:
                 await super().__call__(scope, receive, send_in_time)
+                if self.active:  # the server ends
+                    await send_in_time({"type": "http.response.body", "body": _event(_ENDS.body).encode()})
             except* ClientLeft:  # it stopped reading
                 pass

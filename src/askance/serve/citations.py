@@ -71,7 +71,8 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     The offsets of the annotations count characters of the returned text.
     """
     text, citations = plain_text(answer.text), _in_order(answer.citations)
-    offsets, markers = [citation.end for citation in citations], [*map(_number, citations)]
+    offsets = [citation.end for citation in citations]
+    markers = [_number(citation, text, citation.end) for citation in citations]
     lengths, annotations = [*accumulate(map(len, markers), initial=0)], []
     for citation in citations:
         start = citation.start + lengths[bisect_right(offsets, citation.start)]
@@ -93,6 +94,7 @@ class NumberedStream:
     num_sent: int = 0
     _plain: PlainText = field(default_factory=PlainText)
     _text: str = ""
+    _has_begun: bool = False
     _num_leading: int = 0
     _num_text: int = 0
     _num_cited: int = 0
@@ -103,18 +105,21 @@ class NumberedStream:
         Args:
             until, citations: The offset and the citations of `Trace.settled`.
         """
+        if not self._has_begun:  # the complete answer has no leading white space
+            num_received, piece = len(piece), piece.lstrip()
+            self._num_leading += num_received - len(piece)
+            self._has_begun = bool(piece)
         self._text += self._plain.add(piece)
-        if not self._num_text:
-            self._num_leading = len(self._text) - len(self._text.lstrip())
-            self._num_text = self._num_leading
-        until, content = min(until, len(self._text.rstrip())), ""
+        until = max(self._num_text, min(until - self._num_leading, len(self._text.rstrip())))
+        content = ""
         for citation in _in_order(citations)[self._num_cited :]:
-            if citation.end > until:
+            end = citation.end - self._num_leading
+            if end >= until:  # what follows the number is not known yet
                 break
-            content += self._text[self._num_text : citation.end] + _number(citation)
-            self._num_text, self._num_cited = citation.end, self._num_cited + 1
+            content += self._text[self._num_text : end] + _number(citation, self._text, end)
+            self._num_text, self._num_cited = end, self._num_cited + 1
         content += self._text[self._num_text : until]
-        self._num_text = max(self._num_text, until)
+        self._num_text = until
         self.num_sent += len(content)
         return content
 
@@ -123,5 +128,6 @@ def _in_order(citations: Sequence[Citation]) -> list[Citation]:
     return sorted(citations, key=lambda citation: (citation.end, citation.number))
 
 
-def _number(citation: Citation) -> str:
-    return f" [{citation.number}]"
+def _number(citation: Citation, text: str, end: int) -> str:
+    """Return the number that follows ``text[:end]``. A parenthesis directly after it would make it a link."""
+    return f" [{citation.number}]" + " " * text.startswith("(", end)

@@ -48,7 +48,8 @@ class Limits:
         document_bytes: The size of the body of a request that adds documents.
         head_seconds: The time within which the headers of a request have to arrive on a new connection.
         body_seconds: The time within which a request's body has to arrive.
-        send_seconds: The time that a client may take to read one event of a stream.
+        send_seconds: The time that a client may take to read one event of a stream, and in which it has to
+            read something of what is sent.
         traces, trace_events: The number of traces kept, and the number of events in all of them together.
         connections: The number of open connections. Further ones are refused with 503.
         connections_per_address: The number of open connections of one address, so that one client can't keep
@@ -117,7 +118,9 @@ class Admission:
 
 
 class LimitedConnection(H11Protocol):
-    """A connection that is refused with 503 if too many are open, and closed if no request arrives in time.
+    """A connection that is refused with 503 if too many are open, and closed if its client is too slow.
+
+    It is closed if no request arrives in time, or if nothing is read of what is sent.
 
     Args:
         refused: The connections of the server that were refused and are not closed yet.
@@ -148,6 +151,22 @@ class LimitedConnection(H11Protocol):
             self._stop_waiting()
         elif self._timer is None:
             self._timer = self._wait_for_head()
+
+    def pause_writing(self, size: float = math.inf) -> None:
+        """Wait until the client reads, and close the connection if it reads nothing for some time.
+
+        Args:
+            size: The number of bytes that were unsent before that time.
+        """
+        super().pause_writing()
+        if (left := self.transport.get_write_buffer_size()) >= size:
+            self.transport.abort()
+        else:
+            self._unread = self.loop.call_later(self._limits.send_seconds, self.pause_writing, left)
+
+    def resume_writing(self) -> None:
+        self._unread.cancel()
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()

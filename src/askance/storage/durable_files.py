@@ -133,8 +133,9 @@ class AppendOnlyFile:
         return start
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file. An error is of no importance, because all that was appended is on disk."""
+        with suppress(OSError):
+            os.close(self._descriptor)
 
     def _truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)

@@ -41,7 +41,7 @@ def write_file(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
+        raise InputError(f"can't write {path}: {error.strerror}. Name another file, or make room.") from error
 
 
 def check_writable(path: Path) -> None:

@@ -5,12 +5,14 @@ import sys
 
 import pytest
 from tests.contracts.model_contract import run
+from tests.models.cut import writing
 from tests.models.llama.calls import check_same, ids_of, written
 
 from askance.core.errors import ModelFailure
 from askance.inference.backend import StepInput
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import PASS_TOKENS, Context, TensorCallback
+from askance.models.llama_cpp.packing import GgufFile
 from askance.models.llama_cpp.weights import Weights
 
 
@@ -135,10 +137,28 @@ def test_the_process_ends_quietly(gguf_files, code):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_what_llama_cpp_takes_for_granted_is_told_when_it_is_not_so(gguf_files):
-    code = "Context(model._weights, 1, 256, reads_attention=False).truncate(7000, 0)"
-    done = ended(code, gguf_files["qwen"][0])
-    assert done.returncode == 1
+def abort(file, **values):
+    """The end of a process that loads a copy of a model whose metadata has these values, and writes."""
+    with writing(file.with_stem("damaged"), "qwen2") as writer:
+        for name, value, *kinds in GgufFile(file).entries():
+            writer.add_key_value(name, values.get(name.rpartition(".")[2], value), *kinds)
+        for name, tensor in GgufFile(file).tensors.items():
+            writer.add_tensor(name, tensor.data)
+    return ended("asyncio.run(write(1))", file.with_stem("damaged"))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda file: ended("Context(model._weights, 1, 256, reads_attention=False).truncate(7000, 0)", file),
+        lambda file: abort(file, block_count=0),
+        lambda file: abort(file, layer_norm_rms_epsilon=float("nan")),
+        lambda file: abort(file, dimension_count=3),
+    ],
+)
+def test_what_llama_cpp_takes_for_granted_is_told_when_it_is_not_so(gguf_files, end):
+    done = end(gguf_files["qwen"][0])
+    assert done.returncode == 2
     assert done.stderr.startswith("error: llama.cpp can't continue: ")
     assert "fetch it again" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -79,12 +79,13 @@ def test_no_name():
 @pytest.mark.parametrize(
     ("function", "value", "told"),
     [
-        ("llama_vocab_type", 0, "has no tokenizer: convert the model again"),
+        ("llama_vocab_type", 0, "has no tokenizer that reads every text"),
+        ("llama_vocab_get_text", b"", "has no tokenizer that reads every text: convert the model again"),
         ("llama_model_has_encoder", True, "is of the kind llama, no causal language model"),
     ],
 )
 def test_a_model_that_generates_no_text(gguf_files, monkeypatch, function, value, told):
-    monkeypatch.setattr(weights.llama, function, lambda pointer: value)
+    monkeypatch.setattr(weights.llama, function, lambda *_: value)
     with pytest.raises(ModelSpecError, match=told):
         Weights(gguf_files["llama"][0])
 

@@ -20,6 +20,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import PairScorer
 from askance.core.types import Demo
+from askance.evaluation.choose.policies import logistic
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
 from askance.methods.airrag.reward import FEATURES, Evidence, path_features
@@ -38,8 +39,6 @@ from askance_lab.training.reward.labelled_states import (
 )
 
 _TEMPLATE = Path(__file__).with_name("features_card.md.jinja")
-_MOST_STEPS = 100
-_CONVERGED = 1e-9
 _LEAST_SCALE = 1e-6
 _DIGITS = 6
 """Files hold so many significant digits, which hide the rounding errors of one machine or another."""
@@ -193,31 +192,6 @@ def fit(
     intercept, *coefficients = map(_rounded, logistic(matrix, targets, weights, settings.penalty).tolist())
     fitted = zip(features, coefficients, strict=True)
     return intercept, tuple(each.model_copy(update={"coefficient": value}) for each, value in fitted)
-
-
-def logistic(
-    matrix: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    """Return the coefficients of a logistic regression, by Newton's method.
-
-    Args:
-        matrix: The inputs, of shape [rows, columns]. The first column, the intercept, is not penalised.
-        targets: The wanted probabilities, of shape [rows].
-        weights: The weights of the rows in the loss, of shape [rows].
-        penalty: The weight of half the sum of squared coefficients.
-    """
-    ridge = penalty * np.eye(matrix.shape[1])
-    ridge[0, 0] = _CONVERGED
-    coefficients = np.zeros(matrix.shape[1])
-    for _ in range(_MOST_STEPS):
-        probabilities = 0.5 * (1 + np.tanh(matrix @ coefficients / 2))
-        gradient = matrix.T @ (weights * (probabilities - targets)) + ridge @ coefficients
-        curvature = (matrix.T * (weights * probabilities * (1 - probabilities))) @ matrix + ridge
-        step = np.linalg.solve(curvature, gradient)
-        coefficients -= step
-        if np.abs(step).max() < _CONVERGED:
-            break
-    return coefficients
 
 
 def _rounded(number: float) -> float:

@@ -12,6 +12,7 @@ from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.core.ports import FeatureScorer
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
+from askance.evaluation.choose.policies import logistic
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.reward import path_features
 from askance.methods.airrag.state import PathState
@@ -24,7 +25,6 @@ from askance_lab.training.reward.train_features import (
     FeatureSettings,
     _evidence,
     _features,
-    logistic,
     train_features,
 )
 from tests.evaluation.hand_made import record, written

@@ -20,7 +20,7 @@ from askance.core.errors import InputError, RunFolderError
 from askance.core.safe_text import json_line
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.result_file import open_results, work_through
+from askance.evaluation.run.result_file import KEPT, open_results, os_errors_as_run_errors, work_through
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
@@ -164,8 +164,10 @@ async def judge_run(
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
         numbers = {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
-        write_atomically(path.with_suffix(".json"), json_line(numbers) + "\n")
-    return JudgedAnswer(judge.kind, judge.identity, str(path.with_suffix(".json")), len(by_question), means)
+        summary = path.with_suffix(".json")
+        with os_errors_as_run_errors(f"write {summary}", KEPT):
+            write_atomically(summary, json_line(numbers) + "\n", temporary=path.with_suffix(".tmp"))
+    return JudgedAnswer(judge.kind, judge.identity, str(summary), len(by_question), means)
 
 
 def topic_of(record: Record) -> str:

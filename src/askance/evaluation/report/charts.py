@@ -23,6 +23,8 @@ WIDE = 8
 _VARIABLES = ("--ink", "--soft", "--rule", "--hair", "--accent", "--paper")
 COLOURS = {name: f"#10000{number}" for number, name in enumerate(_VARIABLES, start=1)}
 """The variables of the page's style sheet, each with its placeholder colour in matplotlib."""
+_FIXED = ("#1f2328", "#5b636d", "#c9cdd2", "#e4e6e9", "#1a5fa8", "#ffffff")
+"""The colours of the variables in a file of its own."""
 _STYLE = Path(__file__).with_name("charts.mplstyle")
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
 """The possible positions of a run's number beside its point, best first, as offsets in units of 1/72 inch."""
@@ -84,7 +86,7 @@ def frontier_chart(points: Sequence[Point], metric: str) -> Markup:
 
 def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     """Return the figure of `frontier_chart`."""
-    figure, axes = _figure(7.0, 4.4)
+    figure, axes = empty_figure(7.0, 4.4)
     costs, best = [point.cost for point in points], frontier(points)
     is_log = min(costs) > 0 and max(costs) / min(costs) >= WIDE
     if is_log:
@@ -125,7 +127,7 @@ def risk_chart(curves: Mapping[str, Selective]) -> Markup:
 
     The number of each run stands at the right end of its curve.
     """
-    figure, axes = _figure(7.0, 3.6)
+    figure, axes = empty_figure(7.0, 3.6)
     axes.grid(axis="y")
     axes.set(xlabel="coverage: share of the questions answered", ylabel="risk", xlim=(0, 1.04))
     for number, found in enumerate(curves.values(), start=1):
@@ -138,7 +140,7 @@ def risk_chart(curves: Mapping[str, Selective]) -> Markup:
     return _drawn("risk", f"risk against coverage: {listing}", figure)
 
 
-def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
+def empty_figure(width: float, height: float) -> "tuple[Figure, Axes]":
     """Return an empty figure of this size in inches, in the colours of the page."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -175,14 +177,26 @@ def _drawn(kind: str, title: str, figure: "Figure") -> Markup:
         kind: The kind of chart, which is its class in the page's style sheet.
         title: A description of the chart in words.
     """
-    from matplotlib import rc_context
-
-    file = StringIO()
-    with rc_context({"svg.hashsalt": title}, _STYLE):
-        figure.savefig(file, format="svg", metadata=_NO_METADATA, transparent=True)
-    svg = file.getvalue()
+    svg = _svg(title, figure)
     for variable, colour in COLOURS.items():
         svg = svg.replace(colour, f"var({variable})")
     _, view_box, drawing = re.split(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', re.sub(_LEFT_OUT, "", svg))
     head = Markup('<svg viewBox="{}" role="img" class="{}"><title>{}</title>').format(view_box, kind, title)
     return head + Markup(drawing.removesuffix("\n"))
+
+
+def svg_file(title: str, figure: "Figure") -> str:
+    """Return the figure as the text of an SVG file, in fixed colours."""
+    svg = _svg(title, figure)
+    for colour, fixed in zip(COLOURS.values(), _FIXED, strict=True):
+        svg = svg.replace(colour, fixed)
+    return svg
+
+
+def _svg(title: str, figure: "Figure") -> str:
+    from matplotlib import rc_context
+
+    file = StringIO()
+    with rc_context({"svg.hashsalt": title}, _STYLE):
+        figure.savefig(file, format="svg", metadata=_NO_METADATA, transparent=True)
+    return file.getvalue()

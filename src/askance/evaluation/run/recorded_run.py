@@ -315,7 +315,7 @@ def _check_same(
 
 
 def _writing(folder: Path) -> AbstractContextManager[None]:
-    return os_errors_as_run_errors(f"write a run in {folder}", "Name another --out.")
+    return os_errors_as_run_errors(f"write a run in {folder}", "Name another --out, or make room there.")
 
 
 def _write_settings(folder: Path, settings: Settings) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import nan
 
 import numpy as np
 
-from askance.evaluation.statistics.compare import percentile_interval
+from askance.evaluation.statistics.compare import Numbers, percentile_interval
 
 _RESAMPLES = 1000
 
@@ -31,13 +32,17 @@ def roc_area(positive: Sequence[float], negative: Sequence[float]) -> RocArea:
         return RocArea(nan, nan, nan)
     above, below = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
     wins = (above[:, None] > below) + 0.5 * (above[:, None] == below)
-    random = np.random.default_rng(0)
-    counts = [
-        random.multinomial(len(values), np.full(len(values), 1 / len(values)), _RESAMPLES)
-        for values in (above, below)
-    ]
+    counts = _drawn_counts(len(above), len(below))
     areas = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
     return RocArea(float(wins.mean()), *percentile_interval(areas))
+
+
+@lru_cache(maxsize=1)
+def _drawn_counts(*sizes: int) -> list[Numbers]:
+    """Return how often each case is in each resample: for each kind, of shape [resamples, cases]."""
+    random = np.random.default_rng(0)
+    drawn = (random.multinomial(size, np.full(size, 1 / size), _RESAMPLES) for size in sizes)
+    return [counts.astype(np.float64) for counts in drawn]
 
 
 def shown_area(area: RocArea | None) -> str:

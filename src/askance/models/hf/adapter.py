@@ -6,7 +6,6 @@ checked against the weights and the chat template of the base. For an adapter wi
 and shapes of weights are checked.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic_core import SchemaError, SchemaValidator, core_schema
+from pydantic_core import SchemaError, SchemaValidator, core_schema, from_json
 from safetensors import SafetensorError, safe_open
 from transformers import AddedToken
 
@@ -282,7 +281,7 @@ def _merged(folder: Path, module: Any) -> Any:
 
 def _declared_base(folder: Path) -> str | None:
     try:
-        name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("base_model_name_or_path")
+        name = from_json((folder / CONFIG).read_bytes()).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError) as error:
         raise _flaw(folder, f"has a {CONFIG} that can't be read: {error}. {_FETCH}") from error
     return f"hf:{name}" if isinstance(name, str) and name else None

@@ -144,13 +144,17 @@ def _log(level: int, text: bytes, data: Any) -> None:
 
 
 def _abort(text: bytes) -> None:
-    """Print a failed assertion of llama.cpp in one line, and end the process, as llama.cpp would."""
+    """Print a failed assertion of llama.cpp in one line, and end the process, as llama.cpp would.
+
+    Which numbers of a file's metadata llama.cpp takes for granted depends on the kind of model, so they are
+    not checked before, and the exit code is that of bad input.
+    """
     message = text.decode("utf-8", "replace").strip()
     sys.stderr.write(
         f"error: llama.cpp can't continue: {message}. Most often a model's file is damaged: fetch it again.\n"
     )
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(2)
 
 
 _callbacks = LogCallback(_log), AbortCallback(_abort)

@@ -10,6 +10,8 @@ from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.library import first_error, llama
 
 _MAGIC = b"GGUF"
+_SENTENCEPIECE, _BYTES = 1, {b"<0x%02X>" % byte for byte in range(256)}
+"""The value of `llama_vocab_type` for SentencePiece, and the tokens without which llama.cpp would abort."""
 _BYTES_PER_NUMBER = 2
 """The number of bytes that a number in the KV cache takes, since the cache is in float16."""
 _HINTS = {
@@ -73,9 +75,8 @@ class Weights:
         model = self.pointer
         heads = max(1, llama.llama_model_n_head(model))
         size = llama.llama_model_n_embd(model) // heads
-        architecture = self.entry("general.architecture")
-        lengths = [self.entry(f"{architecture}.attention.{part}_length") for part in ("key", "value")]
-        numbers = sum(int(length) if length else size for length in lengths)
+        kind = self.entry("general.architecture")
+        numbers = sum(int(self.entry(f"{kind}.attention.{part}_length") or size) for part in ("key", "value"))
         key_heads = max(1, llama.llama_model_n_head_kv(model))
         return int(self.num_layers * key_heads * numbers * _BYTES_PER_NUMBER)
 
@@ -96,10 +97,12 @@ class Weights:
                 f"model {self._name!r} is of the kind {self.entry('general.architecture')}, no causal "
                 "language model: name one that generates text."
             )
-        if not llama.llama_vocab_type(self.vocabulary):
+        kind, size = llama.llama_vocab_type(self.vocabulary), llama.llama_vocab_n_tokens(self.vocabulary)
+        ids = range(size if kind == _SENTENCEPIECE else 0)
+        if not kind or (ids and _BYTES - {llama.llama_vocab_get_text(self.vocabulary, id) for id in ids}):
             raise ModelSpecError(
-                f"the file of model {self._name!r} has no tokenizer: convert the model again with its "
-                "tokenizer."
+                f"the file of model {self._name!r} has no tokenizer that reads every text: convert the model "
+                "again with its tokenizer."
             )
 
     def _load_adapter(self, path: Path) -> Any:

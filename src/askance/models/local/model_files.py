@@ -9,12 +9,12 @@ A reader is either an adapter ("lora") or a whole model ("full"). On another bas
 template, an adapter would silently answer worse. The note makes such a mismatch detectable.
 """
 
-import json
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic_core import from_json
 
 from askance.core.errors import ModelSpecError, first_flaw
 from askance.core.safe_text import json_line
@@ -87,11 +87,11 @@ def read_added_tokens(folder: Path) -> dict[str, int]:
     if not path.exists():
         return {}
     try:
-        if not json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("trainable_token_indices"):
+        if not from_json((folder / CONFIG).read_bytes()).get("trainable_token_indices"):
             return {}
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = from_json(path.read_bytes())
         ids = dict(sorted(((str(token), int(id)) for token, id in stored.items()), key=lambda item: item[1]))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise ModelSpecError(
             f"the tokens in {path} can't be read: {error}. Fetch or save it again."
         ) from error

@@ -24,6 +24,8 @@ MAX_EVENT_BYTES = 4 << 20
 take about 4 MB. Parsing an event keeps all other questions waiting."""
 MAX_ERROR_BYTES = 1 << 20
 """The number of bytes of an error response that are read."""
+_ERROR_SECONDS = 5.0
+"""The time to wait for the body of an error response."""
 _CONNECT_SECONDS = 10.0
 _DRAIN_SECONDS = 0.1
 """The time to wait for the end of a response after its last event. Reading to the end lets the connection be
@@ -125,14 +127,19 @@ class Connection:
                 "were not meant to go: write openai:MODEL@URL with that address if it is the server's own."
             )
         if response.is_error:
-            body = await _read_up_to(response, MAX_ERROR_BYTES)
-            raise self.errors.from_status(response.status_code, body, response.headers)
+            body = bytearray()
+            # The status says most. A body that stalls or breaks off must not hide it.
+            with suppress(TimeoutError, OSError, httpx2.RequestError):
+                async with asyncio.timeout(_ERROR_SECONDS):
+                    await _read_up_to(response, MAX_ERROR_BYTES, body)
+            raise self.errors.from_status(response.status_code, bytes(body), response.headers)
         coding = response.headers.get("content-encoding", "identity")
         if coding.strip().lower() != "identity":  # A small body may decompress to any size.
             raise self.errors.invalid_response(f"a compressed answer ({coding}), which was not asked for")
         response.encoding = "utf-8"
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            text = await _read_up_to(response, MAX_EVENT_BYTES + 1)
+            text = bytearray()
+            await _read_up_to(response, MAX_EVENT_BYTES + 1, text)
             if len(text) > MAX_EVENT_BYTES:
                 raise self.errors.invalid_response(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB")
             yield text.decode("utf-8-sig", "replace")
@@ -204,13 +211,12 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
         return await client.send(request, stream=True)
 
 
-async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:
-    content = bytearray()
+async def _read_up_to(response: httpx2.Response, max_bytes: int, content: bytearray) -> None:
+    """Add the body of a response to `content`, but at most `max_bytes`."""
     async for chunk in response.aiter_raw():
-        content += chunk
+        content += chunk[: max_bytes - len(content)]
         if len(content) >= max_bytes:
             break
-    return bytes(content[:max_bytes])
 
 
 async def _drain(events: AsyncIterator[object]) -> None:

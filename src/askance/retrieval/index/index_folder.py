@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from askance.core.errors import BadIndex
 from askance.core.filters import FieldKinds
@@ -98,7 +99,7 @@ def read_manifest(folder: Path) -> Manifest:
         if not folder.is_dir():
             problem = "is a file" if folder.exists() else "does not exist"
             raise BadIndex(f"the index {folder} {problem}: name the folder that `askance index` wrote.")
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        content = from_json((folder / MANIFEST).read_bytes())
         format, version = content.pop("format"), int(content.pop("schema_version"))
         if format != FORMAT:
             raise BadIndex(f"{folder} holds no askance index, but one of format {format!r}.")
@@ -122,7 +123,7 @@ def read_manifest(folder: Path) -> Manifest:
             f"the index {folder} can't be read ({error.strerror}): have its owner let you read it, or name "
             "another."
         ) from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         flaw = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise BadIndex(
             f"the manifest {folder / MANIFEST} can't be read ({type(error).__name__}: {flaw}): "

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -358,8 +359,9 @@ def open_writer(
             f"the index {folder} is damaged ({error}): delete the folder and build the index again."
         ) from error
     except (OSError, sqlite3.Error) as error:
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error  # the first of many files
         raise BadIndex(
-            f"the index {folder} can't be written ({error}): is the disk full? If not, name a folder that "
+            f"the index {folder} can't be written ({reason}): is the disk full? If not, name a folder that "
             "you may write to."
         ) from error
 

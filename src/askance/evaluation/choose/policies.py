@@ -1,0 +1,300 @@
+"""Policies: for each question, search or answer from memory, and what each costs and gains.
+
+The threshold of a gate is the one with the greatest mean score on other questions: on a development set, or
+by cross-validation with ten folds, repeated with twenty orders of the questions. The mean over these gives a
+question a score and a number of searches that need not be whole. Of equally good thresholds, the one with
+fewer searches is taken.
+
+A policy is compared with never searching, with always searching, and with the better constant policy: the one
+of the two that was better on the same other questions. The room is what the better of both answers, known
+only afterwards, gains on the better constant policy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.evaluation.choose.outcomes import MEMORY, READ, RecordedOutcome
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.roc import RocArea, roc_area
+from askance.evaluation.statistics.selective import LEAST_RIGHT
+from askance.methods.gates.signals import Numbers
+
+Booleans = NDArray[np.bool_]
+FOLDS, ORDERS = 10, 20
+POINTS = 100
+"""The number of thresholds of a curve."""
+_DECIMALS = 9
+_CONVERGED, _MOST_STEPS, _PENALTY = 1e-9, 100, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Questions with the scores of the answers from memory and after a search, in one order.
+
+    Attributes:
+        scores: The scores of each method that answered all of them, by name, each of shape [questions].
+        trains: For each split, the questions on which thresholds are chosen, of shape [splits, questions].
+        tests: For each split, the questions that are measured, of the same shape.
+    """
+
+    outcomes: tuple[RecordedOutcome, ...]
+    scores: Mapping[str, Numbers]
+    trains: Booleans
+    tests: Booleans
+
+    @property
+    def gains(self) -> Numbers:
+        """The gain in score by a search on each question."""
+        return self.scores[READ] - self.scores[MEMORY]
+
+    def only(self, kept: Booleans) -> "Questions":
+        """Return the questions that are kept."""
+        outcomes = tuple(each for each, keeps in zip(self.outcomes, kept, strict=True) if keeps)
+        scores = {name: values[kept] for name, values in self.scores.items()}
+        return Questions(outcomes, scores, self.trains[:, kept], self.tests[:, kept])
+
+    def mean_shares(self, chosen: Booleans) -> Numbers:
+        """Return in which share of the splits that measure a question it is chosen.
+
+        Args:
+            chosen: Whether a split chooses a question, of shape [splits, questions].
+        """
+        return np.asarray((chosen & self.tests).sum(axis=0) / np.maximum(self.tests.sum(axis=0), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The share of questions searched for, and the mean score, at one threshold."""
+
+    searches: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The score, cost and gain of one policy.
+
+    Attributes:
+        num_failed: The questions left out, because the gate failed for them or lacks a signal.
+        fires: The share of questions for which the answer after a search is taken; None if it takes others.
+        searches: The mean number of searches; None if it was not recorded.
+        tokens_per_right: The mean number of tokens divided by the mean score; None if tokens are unknown.
+        minus: The mean difference to "never", "always" and "better", the better constant policy.
+        saved, broke: The shares of questions that the answers taken made better, and worse.
+        room: The share of the room that the policy recovers; None if there is no room.
+        threshold: The median over all splits; None for a policy without one.
+        auroc: How well the gate separates questions that memory answers wrongly; None without a gate.
+        curve: The score against searches; empty without a gate.
+    """
+
+    name: str
+    num_questions: int
+    num_failed: int
+    score: MeanInterval
+    fires: float | None
+    searches: float | None
+    tokens_per_right: float | None
+    minus: Mapping[str, MeanInterval]
+    saved: float
+    broke: float
+    room: float | None
+    threshold: float | None = None
+    auroc: RocArea | None = None
+    curve: tuple[CurvePoint, ...] = ()
+
+    @property
+    def is_gain(self) -> bool:
+        """True if the policy is better than never, always, and the better constant policy beyond chance.
+
+        The last alone is not enough. Where never and always are about equally good, the one that is better on
+        the other questions is the worse one on those left, so the better constant policy looks too bad.
+        """
+        return all(each.low > 0 for each in self.minus.values())
+
+
+def cross_validation(num: int) -> tuple[Booleans, Booleans]:
+    """Return the questions of each split to choose on, and those to measure, of shape [splits, questions]."""
+    random, size = np.random.default_rng(0), min(FOLDS, num)
+    folds = np.stack([random.permutation(np.arange(num) % size) for _ in range(ORDERS)])
+    tests = (folds[:, None, :] == np.arange(size)[:, None]).reshape(-1, num)
+    return ~tests, tests
+
+
+def chosen_thresholds(values: Numbers, gains: Numbers, trains: Booleans) -> Numbers:
+    """Return the threshold with the greatest gain on the questions of each split to choose on.
+
+    Args:
+        values: The numbers of a gate, of shape [questions]. A search is made above the threshold.
+    """
+    order = np.argsort(-values, kind="stable")
+    ordered = values[order]
+    sums = np.cumsum(np.where(trains, gains, 0.0)[:, order], axis=1)
+    # A threshold is halfway between two different values, or infinite, which is a constant policy.
+    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
+    sums = np.concatenate([np.zeros((len(sums), 1)), sums[:, ends]], axis=1)
+    above, below = ordered[ends[:-1]], ordered[ends[:-1] + 1]
+    middles = below + (above - below) / 2
+    places = np.concatenate([[np.inf], np.where(middles < above, middles, below), [-np.inf]])
+    return np.asarray(places[np.argmax(sums.round(_DECIMALS), axis=1)], dtype=np.float64)
+
+
+def measure_gate(name: str, questions: Questions, values: Numbers, *, is_guard: bool = False) -> Measured:
+    """Measure a gate. Questions for which it has no finite number are left out.
+
+    Args:
+        values: The numbers of the gate, of shape [questions].
+        is_guard: Whether the gate reads both answers, so that every question is searched for.
+    """
+    kept = np.isfinite(values)
+    num_failed, questions, values = int((~kept).sum()), questions.only(kept), values[kept]
+    thresholds = chosen_thresholds(values, questions.gains, questions.trains)
+    found = measure_choice(name, questions, values > thresholds[:, None], searches_all=is_guard)
+    measured = questions.tests.any(axis=0)
+    are_wrong = questions.scores[MEMORY] < LEAST_RIGHT
+    auroc = roc_area(values[measured & are_wrong].tolist(), values[measured & ~are_wrong].tolist())
+    found = replace(found, num_failed=num_failed, threshold=float(np.median(thresholds)))
+    if is_guard:
+        return found
+    curve = _curve(values[measured], *(questions.scores[each][measured] for each in (MEMORY, READ)))
+    return replace(found, auroc=None if isnan(auroc.area) else auroc, curve=curve)
+
+
+def measure_choice(
+    name: str, questions: Questions, chosen: Booleans, *, searches_all: bool = False, drafts: bool = True
+) -> Measured:
+    """Measure the policy that takes the answer after a search for chosen questions.
+
+    Args:
+        chosen: The questions that each split chooses, of shape [splits, questions] or [1, questions].
+        drafts: Whether the answer from memory is written in any case, because the choice needs it.
+    """
+    shares = questions.mean_shares(chosen)
+    scores = questions.scores[MEMORY] + shares * questions.gains
+    searches = np.ones(len(shares)) if searches_all else shares
+    used = {MEMORY: np.ones(len(shares)) if drafts else 1 - shares, READ: searches}
+    return _measured(name, questions, scores, searches, shares, _tokens(questions, used))
+
+
+def measure_answers(name: str, questions: Questions, scores: Numbers, methods: Sequence[str]) -> Measured:
+    """Measure the answers of methods, of which one answered each question.
+
+    Args:
+        scores: The score of each question, of shape [questions].
+        methods: The name of the method that answered each question.
+    """
+    pairs = list(zip(questions.outcomes, methods, strict=True))
+    searches = np.array([each.searches.get(method, nan) for each, method in pairs])
+    tokens = np.array([each.tokens.get(method, nan) for each, method in pairs])
+    return _measured(name, questions, scores, searches, None, tokens)
+
+
+def better_always(questions: Questions) -> Booleans:
+    """Return for each split whether always searching is the better constant policy, of shape [splits, 1]."""
+    nothing = np.zeros(len(questions.outcomes))
+    return chosen_thresholds(nothing, questions.gains, questions.trains)[:, None] < 0
+
+
+def _measured(
+    name: str,
+    questions: Questions,
+    scores: Numbers,
+    searches: Numbers,
+    shares: Numbers | None,
+    tokens: Numbers,
+) -> Measured:
+    measured = questions.tests.any(axis=0)
+    ids = [str(number) for number in np.flatnonzero(measured)]
+
+    def of(values: Numbers) -> dict[str, float]:
+        return dict(zip(ids, values[measured].tolist(), strict=True))
+
+    memory, read = questions.scores[MEMORY], questions.scores[READ]
+    better = memory + questions.mean_shares(better_always(questions)) * questions.gains
+    bases = {"never": memory, "always": read, "better": better}
+    gain = scores - memory
+    room = float((np.maximum(memory, read) - better)[measured].mean())
+    score = mean_interval(scores[measured].tolist())
+    mean_searches, mean_tokens = float(searches[measured].mean()), float(tokens[measured].mean())
+    return Measured(
+        name=name,
+        num_questions=len(ids),
+        num_failed=0,
+        score=score,
+        fires=None if shares is None else float(shares[measured].mean()),
+        searches=None if isnan(mean_searches) else mean_searches,
+        tokens_per_right=None if isnan(mean_tokens) or not score.mean else mean_tokens / score.mean,
+        minus={base: paired_difference(of(scores), of(values)) for base, values in bases.items()},
+        saved=float(np.maximum(gain, 0)[measured].mean()),
+        broke=float(np.maximum(-gain, 0)[measured].mean()),
+        room=float((scores - better)[measured].mean()) / room if room > 0 else None,
+    )
+
+
+def _tokens(questions: Questions, used: Mapping[str, Numbers]) -> Numbers:
+    """Return the number of tokens of each question: those of each method times how often it is used."""
+    total = np.zeros(len(questions.outcomes))
+    for method, shares in used.items():
+        tokens = np.array([each.tokens.get(method, nan) for each in questions.outcomes])
+        total += np.where(shares > 0, tokens, 0.0) * shares
+    return total
+
+
+def _curve(values: Numbers, memory: Numbers, read: Numbers) -> tuple[CurvePoint, ...]:
+    """Return the mean score if the questions with the greatest numbers are searched for, for many shares."""
+    order = np.argsort(-values, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum((read - memory)[order])])
+    counts = np.unique(np.linspace(0, len(values), POINTS + 1).round().astype(int))
+    return tuple(
+        CurvePoint(count / len(values), float(memory.mean() + sums[count] / len(values)))
+        for count in counts.tolist()
+    )
+
+
+def routed(questions: Questions, columns: Sequence[Numbers]) -> Booleans:
+    """Return the questions for which a router over gates searches, of shape [splits, questions].
+
+    For each split, a logistic regression on the numbers of all gates learns from the questions that a search
+    makes better or worse. It searches where better is more probable. Numbers are standardised, and one that
+    is not finite counts as the mean.
+
+    Args:
+        columns: The numbers of each gate, each of shape [questions].
+    """
+    columns = [np.where(np.isfinite(each), each, each[np.isfinite(each)].mean()) for each in columns]
+    matrix, chosen = np.stack(columns, axis=1), np.zeros(questions.trains.shape, dtype=np.bool_)
+    for split, train in enumerate(questions.trains):
+        means, spreads = matrix[train].mean(axis=0), matrix[train].std(axis=0)
+        inputs = (matrix - means) / np.where(spreads > 0, spreads, 1.0)
+        inputs = np.concatenate([np.ones((len(inputs), 1)), inputs], axis=1)
+        differ = train & (questions.gains != 0)
+        weights = np.abs(questions.gains[differ])
+        fitted = logistic(inputs[differ], (questions.gains[differ] > 0) * 1.0, weights, _PENALTY)
+        chosen[split] = inputs @ fitted > 0
+    return chosen
+
+
+def logistic(matrix: Numbers, targets: Numbers, weights: Numbers, penalty: float) -> Numbers:
+    """Return the coefficients of a logistic regression, by Newton's method.
+
+    Args:
+        matrix: The inputs, of shape [rows, columns]. The first column, the intercept, is not penalised.
+        targets: The wanted probabilities, of shape [rows].
+        weights: The weights of the rows in the loss, of shape [rows].
+        penalty: The weight of half the sum of squared coefficients.
+    """
+    ridge = penalty * np.eye(matrix.shape[1])
+    ridge[0, 0] = _CONVERGED
+    coefficients = np.zeros(matrix.shape[1])
+    for _ in range(_MOST_STEPS):
+        probabilities = 0.5 * (1 + np.tanh(matrix @ coefficients / 2))
+        gradient = matrix.T @ (weights * (probabilities - targets)) + ridge @ coefficients
+        curvature = (matrix.T * (weights * probabilities * (1 - probabilities))) @ matrix + ridge
+        step = np.linalg.solve(curvature, gradient)
+        coefficients -= step
+        if np.abs(step).max() < _CONVERGED:
+            break
+    return coefficients

@@ -1,0 +1,221 @@
+"""Record signals: for each question, the answer from memory and after one search, with all that is known.
+
+The answers are those of the methods `closed_book` and `single`, character for character. What a model can't
+give, such as attention, is left out; `lacking` names it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from askance.ask import Engine, Result
+from askance.core.errors import LASTING, AllFailed, AskanceError
+from askance.core.ports import Model, Retriever, WrappedModel, language_model
+from askance.core.safe_text import json_line
+from askance.core.trace import Searched
+from askance.core.types import GenerateRequest, Generation, Prompt, Question, Span, Want, untrusted
+from askance.evaluation.choose.outcomes import MEMORY, OUTCOMES, READ
+from askance.evaluation.datasets import Example
+from askance.evaluation.run.result_file import open_results, work_through
+from askance.methods.baselines import ClosedBook, Single
+from askance.methods.common.prompts import chat_turns, in_layout, label_probabilities
+from askance.methods.dragin.attention_map import model_attention_map
+from askance.storage.durable_files import write_atomically
+from askance.text.answers import short_answer
+from askance.text.linguistics import entity_spans, token_words
+from askance.text.support import cited_sentences
+
+Row = dict[str, Any]
+_ROW: TypeAdapter[Row] = TypeAdapter(Row)
+SIGNALS = {
+    "logprob": "log-probabilities",
+    "entropy": "entropies",
+    "top_logprobs": "margins",
+    "attention": "attention",
+}
+"""The signals of tokens, with the names to show."""
+_TEMPERATURE = 1.0
+"""The temperature of the sampled answers."""
+
+
+def wanted(model: Model) -> Want:
+    """Return all signals of tokens that a model can give."""
+    given = model.signals
+    return Want(
+        "logprob" in given,
+        2 * ("top_logprobs" in given),
+        entropy="entropy" in given,
+        attention="max" if "attention" in given else None,
+    )
+
+
+def lacking(model: Model) -> list[str]:
+    """Return the names of the signals that a model can't give."""
+    named = [called for signal, called in SIGNALS.items() if signal not in model.signals]
+    return named + ["P(True)"] * ("score" not in model.capabilities)
+
+
+class _Watched(WrappedModel):
+    """A model of one question whose answer is generated with all signals, and kept."""
+
+    request: GenerateRequest
+    written: Generation
+
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        if request.key[-1] != "answer":
+            return await self._model.generate(request)
+        self.request = replace(request, want=wanted(self._model))
+        (self.written,) = found = await self._model.generate(self.request)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRecorder:
+    """An engine that reads, and what else to record.
+
+    Attributes:
+        reader: The engine, whose method searches once.
+        samples: The number of sampled answers; 0 for none.
+        others: Engines of other methods, by name.
+    """
+
+    reader: Engine
+    samples: int
+    others: Mapping[str, Engine]
+
+    async def record(self, example: Example) -> Row:
+        """Return the outcome of one question, in the form that `outcomes` reads.
+
+        Raises:
+            AskanceError: A call failed.
+        """
+        single, question = self.reader.method, example.question
+        assert isinstance(single, Single)
+        same = {each.name: getattr(single, each.name) for each in fields(ClosedBook)}
+        drafter = replace(self.reader, method=ClosedBook(**same), retriever=None)
+        memory, request, _ = await _watch(drafter, question)
+        read, _, result = await _watch(self.reader, question)
+        model = language_model(self.reader.models["answer"])
+        if self.samples:
+            sampling = replace(request.sampling, temperature=_TEMPERATURE)
+            sampled = GenerateRequest(request.prompt, sampling, n=self.samples, key=(*request.key, "samples"))
+            texts = [each.text for each in await model.generate(sampled)]
+            memory["samples"] = [short_answer(text, question) for text in texts]
+        if "score" in model.capabilities:
+            asked = _whether_true(model, question, memory["answer"])
+            memory["p_true"] = (await label_probabilities(model, asked, ("true", "false")))[0]
+        sentences = cited_sentences(result.answer)
+        read["support"] = sum(bool(each.passages) for each in sentences) / max(len(sentences), 1)
+        searches = [each for each in result.trace.events if isinstance(each, Searched)]
+        row: Row = {
+            "id": question.id,
+            "question": question.text,
+            "gold": list(example.golds),
+            MEMORY: memory,
+            READ: read,
+            "scores": [hit.score for each in searches for hit in each.hits],
+            "signals": {},
+        }
+        assert self.reader.retriever is not None
+        rarity = await _name_rarity(question.text, self.reader.retriever)
+        if rarity is not None:
+            row["signals"]["name_rarity"] = rarity
+        others = {name: _costs(await engine.answer(question)) for name, engine in self.others.items()}
+        return row | others
+
+
+async def _watch(engine: Engine, question: Question) -> tuple[Row, GenerateRequest, Result]:
+    """Return an answer with its signals, the request that generated it, and the whole result."""
+    watched = _Watched(language_model(engine.models["answer"]))
+    result = await replace(engine, models={**engine.models, "answer": watched}).answer(question)
+    tokens = watched.written.tokens
+    best, second = ([token.top[at][1] if len(token.top) > 1 else None for token in tokens] for at in (0, 1))
+    columns: dict[str, Sequence[float | None]] = {
+        "logprobs": [token.logprob for token in tokens],
+        "entropies": [token.entropy for token in tokens],
+        "best": best,
+        "second": second,
+    }
+    draft: Row = {name: values for name, values in columns.items() if None not in values}
+    if watched.request.want.attention and tokens:
+        seen, words = model_attention_map(watched.written, question.text, ""), token_words(tokens)
+        draft["influences"] = [seen.influence(word.start, word.end, "max", False) for word in words]
+    draft["texts"] = [token.text for token in tokens]
+    return _costs(result) | {"draft": draft}, watched.request, result
+
+
+def _costs(result: Result) -> Row:
+    usage = result.usage
+    return {"answer": result.answer.short, "searches": usage.searches, "tokens": usage.tokens}
+
+
+def _whether_true(model: Model, question: Question, answer: str) -> Prompt:
+    """Return a prompt that asks the model whether its answer is true (Kadavath et al. 2022)."""
+    said = untrusted(question.text), Span("\nProposed answer: "), untrusted(answer)
+    shown = (Span("Question: "), *said, Span("\nIs the proposed answer true or false?"))
+    return in_layout("auto", model, (*shown, Span("\nIt is")), chat_turns("", (), shown), "")
+
+
+async def _name_rarity(question: str, retriever: Retriever) -> float | None:
+    """Return the greatest score of the best passage for one of the question's names alone.
+
+    With BM25, it grows with the inverse document frequency of the name's words. The result is None if the
+    question has no name, or none is found.
+    """
+    names = [question[start:end] for start, end in entity_spans(question)]
+    return max([hit.score for name in names for hit in await retriever.search(name, 1)], default=None)
+
+
+async def record_signals(
+    recorder: SignalRecorder,
+    examples: Sequence[Example],
+    folder: Path,
+    header: Mapping[str, Any],
+    *,
+    in_flight: int,
+    progress: Callable[[int, int], None],
+) -> dict[str, str]:
+    """Record the signals of questions, and write those that are done to ``outcomes.jsonl``.
+
+    Questions that an earlier call recorded in the same folder are not asked again.
+
+    Returns:
+        The error of each question that failed, by id. The next call asks it again.
+
+    Raises:
+        RunFolderError: The folder can't be written, or was made with another header.
+        AllFailed: No question could be recorded.
+        ModelSpecError, MissingAbility: The model can't answer any question.
+    """
+    failures = dict[str, str]()
+    with open_results(folder / "recorded.jsonl", header, _ROW) as (results, append):
+        done = {row["id"]: row for row in results}
+        left = [each for each in examples if each.question.id not in done]
+
+        async def work(example: Example) -> Row | None:
+            try:
+                return await recorder.record(example)
+            except LASTING:
+                raise
+            except AskanceError as error:
+                failures[example.question.id] = str(error)
+                return None
+
+        def keep(rows: Sequence[Row | None]) -> None:
+            found = [row for row in rows if row is not None]
+            append(found)
+            done.update({row["id"]: row for row in found})
+            progress(len(done), len(examples))
+
+        progress(len(done), len(examples))
+        await work_through(left, work, keep, in_flight, lambda each: f"question {each.question.id!r} failed")
+        if not done:
+            raise AllFailed(
+                f"no question could be recorded; the first error: {next(iter(failures.values()))}"
+            )
+        rows = (done[each.question.id] for each in examples if each.question.id in done)
+        write_atomically(folder / OUTCOMES, "".join(f"{json_line(row)}\n" for row in rows))
+    return failures

@@ -1,0 +1,113 @@
+"""The tables and the chart of what gates, guards and other policies are worth."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+
+from askance.evaluation.choose.gates import BETTER, GateResults
+from askance.evaluation.choose.policies import FOLDS, ORDERS, Measured
+from askance.evaluation.report.charts import COLOURS, empty_figure, svg_file
+from askance.evaluation.report.tables import BEST, NONE, ResultTable, Section, counted, signed
+from askance.evaluation.statistics.compare import MeanInterval
+from askance.evaluation.statistics.roc import shown_area
+
+_LINES = ("-", "--", ":")
+"""The styles of the curves of the best gates."""
+_NOTE = (
+    f"{BEST}: better than never, always and the better constant policy, with all three intervals above 0. "
+    "searches: per question. − never, − always, − better constant: paired differences with 95 % intervals. "
+    "saved, broke: the share of questions that the answers taken made right, and wrong. room: the share of "
+    "what the better of both answers gains on the better constant policy."
+)
+_HEADINGS = (
+    "policy", "AUROC", "threshold", "fires", "score", "95 %", "searches", "tokens per right answer",
+    "− never", "− always", "− better constant", "95 %", "saved", "broke", "room",
+)  # fmt: skip
+
+
+def gate_section(found: GateResults) -> Section:
+    """Return all tables about the policies over one file of outcomes."""
+    how = (
+        f"thresholds chosen on {counted(found.num_to_choose)} of their own"
+        if found.num_to_choose
+        else f"thresholds by cross-validation, {FOLDS} folds, {ORDERS} orders"
+    )
+    lacking = sorted(found.lacking.items(), key=itemgetter(1))
+    remarks = [
+        f"not possible, because {reason}: {', '.join(name for name, _ in names)}"
+        for reason, names in groupby(lacking, itemgetter(1))
+    ]
+    remarks += [
+        f"{each.name}: {counted(each.num_failed)} left out; the first: {found.failures[each.name]}"
+        for each in (*found.gates, *found.guards)
+        if each.num_failed
+    ]
+    title = f"{found.name}, {counted(found.num_questions)}"
+    return Section(title, [f"metric: {found.metric}; {how}"], remarks, list(_tables(found)))
+
+
+def _tables(found: GateResults) -> Iterator[ResultTable]:
+    parts = {
+        "Without a gate": found.constants,
+        "Gates: search, or answer from memory": found.gates,
+        "Guards: search always, and take one of both answers": found.guards,
+    }
+    given = {title: policies for title, policies in parts.items() if policies}
+    for title, policies in given.items():
+        note = _NOTE if title == [*given][-1] else ""
+        columns = zip(_HEADINGS, *map(_row, policies), strict=True)
+        headings, *rows = zip(*(each for each in columns if {*each[1:]} != {NONE}), strict=True)
+        yield ResultTable(title, headings, tuple(rows), note=note)
+
+
+def _row(each: Measured) -> tuple[str, ...]:
+    better = each.minus["better"]
+    return (
+        each.name,
+        shown_area(each.auroc) or NONE,
+        _shown(each.threshold, ".3g"),
+        _shown(each.fires, ".0%"),
+        f"{each.score.mean:.3f}{BEST * each.is_gain}",
+        f"{each.score.low:.3f} to {each.score.high:.3f}",
+        _shown(each.searches, ".2f"),
+        _shown(each.tokens_per_right, ",.0f"),
+        _difference(each.minus["never"]),
+        _difference(each.minus["always"]),
+        signed(better.mean),
+        f"{signed(better.low)} to {signed(better.high)}",
+        f"{each.saved:.1%}",
+        f"{each.broke:.1%}",
+        _shown(each.room, ".0%"),
+    )
+
+
+def _shown(value: float | None, form: str) -> str:
+    return NONE if value is None else format(value, form)
+
+
+def _difference(found: MeanInterval) -> str:
+    return f"{signed(found.mean)} ({signed(found.low)} to {signed(found.high)})"
+
+
+def gate_chart(found: GateResults) -> str:
+    """Return an SVG file of score against searches: a curve for each gate, and a point for each other policy.
+
+    The legend names the gates with the best scores, best first.
+    """
+    figure, axes = empty_figure(8.0, 4.8)
+    axes.grid(axis="y")
+    axes.set(xlabel="searches per question", ylabel=found.metric, xlim=(-0.04, 1.2))
+    curved = sorted((each for each in found.gates if each.curve), key=lambda each: -each.score.mean)
+    for at, each in enumerate(curved):
+        line = [point.searches for point in each.curve], [point.score for point in each.curve]
+        if at < len(_LINES):
+            axes.plot(*line, _LINES[at], color=COLOURS["--accent"], label=each.name)
+        else:
+            axes.plot(*line, color=COLOURS["--rule"], linewidth=0.8, zorder=1)
+    for each in found.constants:
+        if each.searches is not None and each.name != BETTER:
+            place = each.searches, each.score.mean
+            axes.plot(*place, "o", color=COLOURS["--ink"], markersize=5)
+            axes.annotate(each.name, place, (7, -4), textcoords="offset points", color=COLOURS["--ink"])
+    axes.legend(loc="lower right", frameon=False)
+    return svg_file(f"{found.name}: {found.metric} against searches per question", figure)

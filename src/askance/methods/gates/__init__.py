@@ -1,0 +1,1 @@
+"""Gates: functions that say from signals about a question whether a search is worth it."""

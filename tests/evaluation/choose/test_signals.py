@@ -1,0 +1,136 @@
+"""Signals are recorded as the methods answer, once, and whatever a model can give."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from askance.ask import Engine
+from askance.configuration.evaluation import open_gates, open_score
+from askance.core.errors import AllFailed, ModelFailure, RunFolderError
+from askance.core.types import Passage, Question
+from askance.evaluation.choose.gates import measure_gates
+from askance.evaluation.choose.outcomes import read_outcomes
+from askance.evaluation.choose.signals import SignalRecorder, lacking, record_signals
+from askance.evaluation.datasets import Example
+from askance.methods.baselines import ClosedBook, Single
+from askance.methods.common.prompts import PLAIN
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.bm25 import open_index
+from askance.retrieval.scripted import ScriptedRetriever
+from tests.tolerances import near
+
+EXAMPLES = [Example(Question(f"q{at}", "Where does Anna Lind live?"), ("Bonn",)) for at in range(4)]
+HEADER = {"model": "scripted"}
+
+
+def reply(prompt, key):
+    if key[-1] == "samples":
+        return " So the answer is Ulm."
+    if "Anna Lind lives in Bonn." in prompt:
+        return Reply(" Anna Lind lives in Bonn. So the answer is Bonn.", {"Bonn": 0.9})
+    return Reply(" So the answer is Kiel.", {"Kiel": 0.25})
+
+
+def recorder(script=reply, samples=3, others=None, **model):
+    model = ScriptedModel(script, scores={" true": -1.0, " false": -2.0}, **model)
+    retriever = ScriptedRetriever([Passage("p", "Lind", "Anna Lind lives in Bonn.")])
+    engine = Engine(Single(), {"answer": model}, retriever)
+    return SignalRecorder(
+        engine, samples, {name: replace(engine, method=each) for name, each in (others or {}).items()}
+    )
+
+
+def recorded(folder, recorder, examples=EXAMPLES, header=HEADER, progress=None):
+    shown = []
+    progress = progress or (lambda *done: shown.append(done))
+    work = record_signals(recorder, examples, folder, header, in_flight=2, progress=progress)
+    failures = asyncio.run(work)
+    return read_outcomes(folder), failures, shown
+
+
+def test_the_answers_are_those_of_the_methods_with_all_signals(tmp_path):
+    outcomes, failures, shown = recorded(tmp_path, recorder(others={"again": ClosedBook()}))
+    assert (len(outcomes), failures, shown[-1]) == (4, {}, (4, 4))
+    first = outcomes[0]
+    assert first.answers == {"none": "Kiel", "one": "Bonn", "again": "Kiel"}
+    assert first.searches == {"none": 0, "one": 1, "again": 0}
+    assert first.tokens["none"] == first.tokens["again"] < first.tokens["one"]
+    memory, read = first.signals.memory, first.signals.read
+    assert memory.text == " So the answer is Kiel."
+    assert min(memory.logprobs) == near(-1.3862943611198906)  # of a probability of 0.25
+    assert len(memory.entropies) == len(memory.margins) == len(memory.tokens)
+    assert len(memory.influences) == 5
+    assert memory.samples == ("Ulm",) * 3
+    assert memory.numbers["p_true"] == near(0.7310585786300049)
+    assert read.numbers["support"] == 1.0
+    assert first.signals.scores == (1.0,)
+    assert first.signals.numbers["name_rarity"] > 0
+
+
+def test_a_model_without_signals_is_recorded_without_them_and_they_are_named(tmp_path):
+    bare = {"signals": frozenset(), "capabilities": frozenset({"raw"})}
+    assert lacking(ScriptedModel(**bare)) == [
+        "log-probabilities", "entropies", "margins", "attention", "P(True)",
+    ]  # fmt: skip
+    assert lacking(ScriptedModel()) == []
+    (first, *_), _, _ = recorded(tmp_path, recorder(samples=0, **bare))
+    assert first.signals.memory.samples == ()
+    assert first.signals.memory.tokens[0].logprob is None
+    assert "p_true" not in first.signals.memory.numbers
+
+
+def test_an_interrupted_recording_goes_on_and_a_failed_question_is_asked_again(tmp_path):
+    asked = []
+
+    def failing(prompt, key):
+        asked.append(key[1])
+        if key[1] == "q2":
+            return ModelFailure("the server is down")
+        return reply(prompt, key)
+
+    def asking(prompt, key):
+        asked.append(key[1])
+        return reply(prompt, key)
+
+    def interrupt(num_done, num):
+        if num_done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        recorded(tmp_path, recorder(failing), EXAMPLES[:1], progress=interrupt)
+    assert asked
+    asked.clear()
+    outcomes, failures, _ = recorded(tmp_path, recorder(failing), EXAMPLES[:3])
+    assert ([each.id for each in outcomes], failures) == (["q0", "q1"], {"q2": "the server is down"})
+    assert set(asked) == {"q1", "q2"}
+    asked.clear()
+    outcomes, failures, _ = recorded(tmp_path, recorder(asking))
+    assert ([each.id for each in outcomes], failures) == (["q0", "q1", "q2", "q3"], {})
+    assert set(asked) == {"q2", "q3"}
+
+
+def test_another_model_is_refused_and_without_any_answer_nothing_is_written(tmp_path):
+    with pytest.raises(AllFailed, match="no question could be recorded; the first error: it is down"):
+        recorded(tmp_path, recorder(lambda *_: ModelFailure("it is down")))
+    assert not (tmp_path / "outcomes.jsonl").exists()
+    recorded(tmp_path, recorder())
+    with pytest.raises(RunFolderError, match="made with model 'scripted', now it is 'another'"):
+        recorded(tmp_path, recorder(), header={"model": "another"})
+
+
+@pytest.mark.parametrize("model_name", ["llama", "qwen", "few_layers_gguf"])
+def test_every_gate_that_a_real_model_allows_is_measured(model_name, request, sample_index, tmp_path):
+    engine = Engine(
+        Single(max_tokens=12, passages=1, prompts=PLAIN),
+        {"answer": request.getfixturevalue(model_name)},
+        open_index(sample_index),
+    )
+    examples = [
+        Example(Question(f"{at}", "Where was Ingmar Bergman born?"), ("Uppsala",)) for at in range(10)
+    ]
+    outcomes, failures, _ = recorded(tmp_path, SignalRecorder(engine, 2, {}), examples)
+    found = measure_gates("t", outcomes, (), "f1", open_score("f1"), *open_gates())
+    assert failures == {}
+    assert {*found.lacking} == {"stated_confidence", "energy_score"}
+    assert found.failures == {}

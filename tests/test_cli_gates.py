@@ -1,0 +1,90 @@
+"""Gates on the command line: recorded outcomes become tables, JSON and a chart."""
+
+import json
+
+import pytest
+
+PLUGIN = """
+import askance
+from askance.methods.gates.signals import Gate
+
+@askance.implements(Gate)
+def doubt(signals):
+    return signals.draft.number("doubt")
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Two files with 40 questions each, in which doubt says where memory is wrong."""
+    for name in ("dev", "test"):
+        lines = [
+            {"id": f"{at}", "gold": ["Bonn"], "none": {"answer": knows, "doubt": float(knows != "Bonn")},
+             "one": "Bonn \x1b[31m"}
+            for at, knows in enumerate(["Bonn", "Kiel"] * 20)
+        ]  # fmt: skip
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path / "dev.jsonl", tmp_path / "test.jsonl"
+
+
+def test_gates_shows_each_file_and_all_together_and_writes_a_chart(run, recorded, tmp_path):
+    code, out, err = run("gates", *recorded, "--chart", tmp_path / "gates.svg")
+    assert (code, err) == (0, "")
+    for text in (
+        "dev.jsonl, 40 questions",
+        "test.jsonl, 40 questions",
+        "all together, 80 questions",
+        "doubt",
+    ):
+        assert text in out
+    assert "not possible, because attention was not recorded: rind" in out
+    chart = (tmp_path / "gates.svg").read_text()
+    assert "<svg" in chart
+    assert "doubt" in chart
+
+
+def test_gates_chooses_on_a_development_set_and_prints_markdown_and_json(run, recorded):
+    dev, test = recorded
+    code, out, _ = run("gates", "--recorded", test, "--dev", dev, "--metric", "f1", "--markdown")
+    assert code == 0
+    assert "metric: f1; thresholds chosen on 40 questions of their own" in out
+    assert "| doubt |" in out
+    code, out, _ = run("gates", "--recorded", test, "--json")
+    (found,) = json.loads(out)["outcomes"]
+    (gate,) = found["gates"]
+    assert (code, gate["name"], gate["score"]["mean"], gate["threshold"]) == (0, "doubt", 1.0, 0.5)
+
+
+def test_gates_measures_somebody_elses_function(run, recorded, tmp_path, monkeypatch):
+    (tmp_path / "mine_of_gates.py").write_text(PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run("gates", recorded[0], "--gate", "mine_of_gates:doubt", "--json")
+    (gate,) = json.loads(out)["outcomes"][0]["gates"]
+    assert (code, gate["name"], gate["score"]["mean"]) == (0, "mine_of_gates:doubt", 1.0)
+    (tmp_path / "mine_of_gates2.py").write_text(PLUGIN.replace("@askance", "# @askance"))
+    code, _, err = run("gates", recorded[0], "--gate", "mine_of_gates2:doubt")
+    assert (code, "does not declare itself a gate" in err) == (2, True)
+
+
+def test_signals_are_recorded_and_gates_measures_them(run, sample_index, tmp_path):
+    command = (
+        "signals",
+        "--dataset",
+        "sample",
+        "--limit",
+        10,
+        "--index",
+        sample_index,
+        "--model",
+        "scripted",
+    )
+    folder = tmp_path / "signals"
+    code, out, _ = run(*command, "--out", folder, "--samples", 2, "--also", "fixed_length")
+    assert (code, f"measure gates: askance gates {folder}" in out.replace("\n", "")) == (0, True)
+    code, out, _ = run("gates", folder, "--json")
+    (found,) = json.loads(out)["outcomes"]
+    assert (code, found["num_questions"]) == (0, 10)
+    assert "fixed_length" in {each["name"] for each in found["constants"]}
+    assert {"rind", "semantic_entropy"} <= {each["name"] for each in found["gates"]}
+    code, _, err = run(*command, "--out", folder, "--samples", 3)
+    assert (code, "made with samples 2, now it is 3" in err.replace("\n", " ")) == (2, True)
