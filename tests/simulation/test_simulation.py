@@ -17,6 +17,7 @@ FOUND = {
     17: "a stream that broke off went on with another text",
     63: "a client that read all but the last message held its place for ever",
     101: "a refused request waited for its body and forgot Retry-After",
+    1776: "a prompt that could not be counted was asked again after its answer had been shown",
 }
 """Seeds that find a fault if it comes back, and the fault."""
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from askance.core.concurrency import gather_or_cancel
-from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
+from askance.core.errors import InputError, MissingAbility, ModelFailure, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, TokenIds
 from askance.inference.decoding import check_sampling
@@ -183,7 +183,11 @@ class OpenaiModel(TextTokens):
         except InvalidResponse as error:
             raise self._errors.invalid_response(str(error)) from error
         if reader.usage is None:  # The usage usually comes last, and is missing if a text was cut.
-            return tracker.generation((), await self.count(prompt), is_upper_bound=not self.counts_exactly)
+            try:
+                num_read, is_upper_bound = await self.count(prompt), not self.counts_exactly
+            except ModelFailure:  # the answer is there, and has been shown
+                num_read, is_upper_bound = requests.max_prompt_tokens(prompt), True
+            return tracker.generation((), num_read, is_upper_bound=is_upper_bound)
         num_written = reader.usage.completion_tokens
         if reader.finish == "length" and num_written is not None and num_written < num_tokens:
             note(
