@@ -62,12 +62,12 @@ class NeverAsked:
 
 @pytest.mark.parametrize("thoughts", [Thoughts(), Thoughts(2_000, may_be_open=True)])
 @pytest.mark.parametrize("pieces", [["a" * 100_000], [*"ab", "a" * 100_000], ["a" * 300] * 9])
-def test_a_text_has_128_characters_for_each_token(pieces, thoughts):
+def test_a_text_has_64_characters_for_each_token(pieces, thoughts):
     until = NeverAsked() if len(pieces) == 1 else None
     generation, shown = write(pieces, max_tokens=4, until=until, ends=True, prompt=CHAT, thoughts=thoughts)
     assert generation.finish == "length"
     assert generation.text == "".join(shown) == "".join(token.text for token in generation.tokens)
-    assert len(generation.text) == 4 * 128
+    assert len(generation.text) == 4 * 64
 
 
 def test_what_might_become_a_stop_string_is_held_back():

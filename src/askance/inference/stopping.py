@@ -35,8 +35,8 @@ TAGS = {
 """The closing tag for each opening tag. The last ones are channels of OpenAI's harmony format."""
 MAX_THOUGHTS = 2048
 """The default maximum number of tokens of thoughts before an answer."""
-_TOKEN_CHARACTERS = 128
-"""The length of the longest tokens of common vocabularies. Text of more characters counts as more tokens."""
+_TOKEN_CHARACTERS = 64
+"""More characters than the tokens of a text have on average, of any model. Longer text counts as more tokens."""
 _LONGEST_TAG = max(map(len, TAGS))
 _PREFIXES = {tag[:size] for tag in (*TAGS, *TAGS.values()) for size in range(len(tag))}
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, TAGS))})", re.MULTILINE)
