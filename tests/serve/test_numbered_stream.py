@@ -91,6 +91,7 @@ def answered(text, cuts, stops):
         ("    ```\n<b>\n```\nIt", [7, 9], "```\n<b> [1]\n```\nIt"),
         # A number does not become the text of a link.
         ("So the answer is Rhine.[**9**] It is", [24], "So the answer is Rhine. [1] (**9**) It is"),
+        ("波恩位于莱茵河畔。(它 在 那 里)。 它", [10], "波恩位于莱茵河畔。 [1] (它 在 那 里)。 它"),
     ],
 )
 def test_what_is_sent_first_is_the_beginning_of_the_answer(text, cuts, expected):
