@@ -36,7 +36,7 @@ TAGS = {
 MAX_THOUGHTS = 2048
 """The default maximum number of tokens of thoughts before an answer."""
 _TOKEN_CHARACTERS = 64
-"""More characters than the tokens of a text have on average, of any model. Longer text counts as more tokens."""
+"""More characters than tokens have on average, of any model. Longer text counts as more tokens."""
 _LONGEST_TAG = max(map(len, TAGS))
 _PREFIXES = {tag[:size] for tag in (*TAGS, *TAGS.values()) for size in range(len(tag))}
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, TAGS))})", re.MULTILINE)
