@@ -158,7 +158,7 @@ def test_an_error_of_the_system_is_no_damage(built, build, monkeypatch, number):
 
     for owner, name, work, problem in (
         (lexical.tantivy.Index, "open", lambda: open_index(built), "can't be opened"),
-        (Path, "read_text", lambda: open_index_reader(built), "can't be read"),
+        (Path, "read_bytes", lambda: open_index_reader(built), "can't be read"),
         (index_folder, "start_generation", lambda: build(RIVER), "is the disk full?"),
         (lexical.LexicalWriter, "commit", lambda: build(RIVER), "is the disk full?"),
     ):

@@ -6,6 +6,7 @@ import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from unittest import mock
 
@@ -180,7 +181,7 @@ def waits(retry_after):
         seconds = float(retry_after)
     except (TypeError, ValueError):
         return POLICY.first_seconds
-    return min(max(0.0, seconds), POLICY.most_seconds) if abs(seconds) < 1e9 else POLICY.first_seconds
+    return min(max(0.0, seconds), POLICY.most_seconds) if isfinite(seconds) else POLICY.first_seconds
 
 
 class Client:
