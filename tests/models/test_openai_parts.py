@@ -12,6 +12,7 @@ from tests.tolerances import near, tolerance
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.inference.stopping import StopTracker
+from askance.models.openai.errors import ServerErrors
 from askance.models.openai.events import InvalidResponse, ServerEvent, TokenLogprob, read_event
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import SERVERS, ServerOptions, read_options
@@ -192,6 +193,25 @@ def test_half_a_character_at_the_full_length():
 def test_values_that_are_no_events(choices, message):
     with pytest.raises(InvalidResponse, match=message):
         read_event({"choices": choices})
+
+
+@pytest.mark.parametrize(
+    ("fail", "lengths"),
+    [
+        (lambda text: read_event({"choices": text}), range(80, 110)),
+        (lambda text: aligned([(text, ["no"])], True), range(20, 50)),
+        (lambda text: aligned([("no", [text])], True), range(80, 110)),
+    ],
+)
+def test_a_key_that_a_cut_shortened_is_not_shown(fail, lengths):
+    secret = "sk-9f3b70c2d4e85a61"
+    errors = ServerErrors("tiny@url", "url", secret)
+    for length in lengths:
+        text = "x" * length + secret
+        with pytest.raises(InvalidResponse) as raised:
+            fail(text)
+        assert secret[:6] not in str(errors.invalid_response(str(raised.value)))
+        assert secret[:6] not in str(errors.not_json(" " * (1190 + length % 20) + text))
 
 
 def test_events_of_both_endpoints():

@@ -138,7 +138,7 @@ def test_a_model_that_turns_out_to_think_gets_more_tokens(options, first):
     assert "500 tokens more from here on (?thoughts=tags" in text
 
 
-@pytest.mark.parametrize(("reported", "counted"), [(None, 0), (7, 7), (-1, 0), (10**9, 0)])
+@pytest.mark.parametrize(("reported", "counted"), [(None, 0), (7, 7), (-1, 0), (10**8, 21), (10**9, 0)])
 def test_thoughts_that_were_not_sent_count(reported, counted):
     with ScriptedServer() as server:
         events = [delta(content=ANSWER), {**delta("stop"), "usage": usage_of(reported)}]

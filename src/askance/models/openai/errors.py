@@ -11,6 +11,8 @@ from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable, 
 SPEC_FORMAT = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server of OPENAI_BASE_URL"
 """The format of a specification, for the end of a message."""
 _MAX_QUOTED_CHARS = 300
+_LEAST_CUT_KEY = 6
+"""The number of characters from which the beginning of a key is removed, which a text that was cut may have."""
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
@@ -40,7 +42,7 @@ class ServerErrors:
     """
 
     def __init__(self, name: str, url: str, key: str) -> None:
-        self._key = key
+        self._keys = [key[:size] for size in range(len(key), min(len(key), _LEAST_CUT_KEY) - 1, -1) if size]
         self.subject = f"model {name!r}: the server at {url}"
         self._name = name
 
@@ -61,7 +63,7 @@ class ServerErrors:
 
     def not_json(self, text: str) -> Exception:
         """Return an error for a response whose `text` is not JSON."""
-        beginning = self.redact(text[: 4 * _MAX_QUOTED_CHARS])
+        beginning = self.redact(text)
         if not _PAGE.match(beginning):
             return self.invalid_response(f"no JSON: {beginning!r}")
         return self.spec_error(
@@ -101,9 +103,10 @@ class ServerErrors:
         return kind(f"{self.subject} broke off its answer: {message or 'it does not say why'}.")
 
     def redact(self, text: str) -> str:
-        """Return a server's text on one line, shortened and without the API key."""
-        line = " ".join(text.split()).rstrip(".")
-        line = line.replace(self._key, "[key]") if self._key else line
+        """Return a server's text on one line, shortened and without the API key, also one that was cut."""
+        line = " ".join(text[: 4 * _MAX_QUOTED_CHARS].split()).rstrip(".")
+        for key in self._keys:
+            line = line.replace(key, "[key]")
         return line if len(line) <= _MAX_QUOTED_CHARS else f"{line[:_MAX_QUOTED_CHARS]}…"
 
     def _parse(self, body: object) -> tuple[str, str, str]:

@@ -203,8 +203,8 @@ class OpenaiModel(TextTokens):
                 f"and has a window of {window:,}: some servers cut prompts silently. {_WINDOW_REMEDY}.",
             )
         generation = tracker.generation((), num_read, reader.usage.cached_tokens)
-        num_thought = max(generation.thought_tokens, reader.usage.thought_tokens)
-        return replace(generation, thought_tokens=num_thought)
+        believed = min(reader.usage.thought_tokens, num_tokens + generation.generated_tokens)
+        return replace(generation, thought_tokens=max(generation.thought_tokens, believed))
 
     def _check_complete(self, reader: StreamReader) -> None:
         """Raise ModelFailure for a response that ended too early."""
