@@ -35,12 +35,6 @@ def passage_url(base: str, id: str, signature: str = "") -> str:
     return f"{base}v1/passages/{quote(id, safe='')}{query}"
 
 
-def annotation(citation: Citation, url: str, start: int, end: int) -> dict[str, Any]:
-    """Return a citation of the text ``content[start:end]`` in OpenAI's form."""
-    fields = {"url": url, "title": title_of(citation.passage), "start_index": start, "end_index": end}
-    return {"type": "url_citation", "url_citation": fields}
-
-
 def title_of(passage: Passage) -> str:
     """Return the title of a passage, or its id, and its page and section, on one line without Markdown."""
     title = ", ".join(filter(None, (passage.title or passage.id, passage.place)))
@@ -66,7 +60,7 @@ def without_sources(content: str) -> str:
 
 
 def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of an answer with numbers and the list of sources, and its annotations.
+    """Return the text of an answer with numbers and the list of sources, and the annotations for OpenAI.
 
     The offsets of the annotations count characters of the returned text.
     """
@@ -77,7 +71,9 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     for citation in citations:
         start = citation.start + lengths[bisect_right(offsets, citation.start)]
         end = citation.end + lengths[bisect_left(offsets, citation.end)]
-        annotations.append(annotation(citation, url_of(citation.passage), start, end))
+        fields = {"url": url_of(citation.passage), "title": title_of(citation.passage)}
+        fields |= {"start_index": start, "end_index": end}
+        annotations.append({"type": "url_citation", "url_citation": fields})
     pieces = map(slice, (0, *offsets), (*offsets, None))
     numbered = "".join(text[piece] + marker for piece, marker in zip(pieces, (*markers, ""), strict=True))
     return numbered + verdict(answer) + source_list(citations, url_of), annotations

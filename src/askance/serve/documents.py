@@ -63,13 +63,9 @@ class GivenDocuments(BaseModel):
 ONE, SEVERAL = "one document", "several documents"
 """The two forms of a body with documents, which stand in the places of validation errors."""
 
-
-def _form(body: Any) -> str:
-    return SEVERAL if isinstance(body, dict) and "documents" in body else ONE
-
-
 Given = Annotated[
-    Annotated[GivenDocument, Tag(ONE)] | Annotated[GivenDocuments, Tag(SEVERAL)], Discriminator(_form)
+    Annotated[GivenDocument, Tag(ONE)] | Annotated[GivenDocuments, Tag(SEVERAL)],
+    Discriminator(lambda body: SEVERAL if isinstance(body, dict) and "documents" in body else ONE),
 ]
 
 

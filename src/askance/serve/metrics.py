@@ -45,13 +45,8 @@ class Metrics:
         self.questions.labels(method, outcome).inc()
         self._searches.inc(usage.searches)
         self.seconds.observe(usage.seconds)
-        kinds = {
-            "prompt": usage.prompt_tokens,
-            "reused": usage.reused_tokens,
-            "generated": usage.generated_tokens,
-        }
-        for kind, number in kinds.items():
-            self._tokens.labels(kind).inc(number)
+        for kind in ("prompt", "reused", "generated"):
+            self._tokens.labels(kind).inc(getattr(usage, f"{kind}_tokens"))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

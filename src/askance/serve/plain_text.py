@@ -11,8 +11,8 @@ _SPECIAL = re.compile(
     rf"(?P<end>\r\n?|\n)|(?P<run>`+)|\\[\\`]|{_MARKER}"
     r"|(?P<link>\](?=[(:[]))|(?P<tag><(?=[A-Za-z/!?]))|(?P<entity>&(?=#|[lr](?:brack|sqb);))"
 )
-_MOST_BEGUN = 50
-_BEGUN = re.compile(rf"(?:\r|\\|\[{_FILL}{{0,41}}|\]|<|&[a-z]{{0,6}})\Z")
+_REPLACED = {"link": ")", "tag": "‹", "entity": "＆"}
+_BEGUN = re.compile(rf"(?:(?<!`)`+|\r|\\|\[{_FILL}{{0,41}}|\]|<|&[a-z]{{0,6}})\Z")
 _LINE, _END = re.compile(r"[^\r\n]*"), re.compile(r"\r\n?|\n")
 _CONTAINERS = re.compile(r"[ \t>*+\-\d.)]*")
 _RUN = re.compile(r"`+")
@@ -100,17 +100,12 @@ class PlainText:
             return text[start:known], known
         if found.start() > start:
             return text[start : found.start()], found.start()
-        match found.lastgroup:
-            case "run":
-                return self._code_span(text, found, is_end)
-            case "number":
-                return f"({found['number']})", found.end()
-            case "link":
-                return ")", found.end()
-            case "tag":
-                return "‹", found.end()
-            case "entity":
-                return "＆", found.end()
+        if found.lastgroup == "run":
+            return self._code_span(text, found, is_end)
+        if found.lastgroup == "number":
+            return f"({found['number']})", found.end()
+        if found.lastgroup in _REPLACED:
+            return _REPLACED[found.lastgroup], found.end()
         self._is_new_line = found[0][0] in "\r\n"
         return found[0], found.end()
 
@@ -132,10 +127,7 @@ class PlainText:
 
 def _known(text: str) -> int:
     """Return the length of a text without its end that may be the beginning of something special."""
-    begun = _BEGUN.search(text, max(0, len(text) - _MOST_BEGUN))
-    num_backticks = _MOST_HELD + 1 - len(text[-_MOST_HELD - 1 :].rjust(_MOST_HELD + 1).rstrip("`"))
-    if 0 < num_backticks <= _MOST_HELD:
-        return len(text) - num_backticks
+    begun = _BEGUN.search(text, max(0, len(text) - _MOST_HELD))
     return begun.start() if begun else len(text)
 
 

@@ -16,7 +16,6 @@ _ESCAPED = "bytes:\\x"
 """The prefix with which OpenAI's completions endpoint writes a token that is not valid text."""
 MAX_TOKENS = 10**8
 """The largest plausible number of tokens of a prompt."""
-_MAX_SHOWN_CHARS = 100
 TopLogprobs = tuple[tuple[str, float], ...]
 
 _Byte = Annotated[int, Field(ge=0, le=255)]
@@ -164,9 +163,10 @@ def read_event(value: object) -> ServerEvent:
         return ServerEvent(text, entries, choice.finish_reason or "", usage, True, thoughts)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        location, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MAX_SHOWN_CHARS]
-        problem = f"an event that can't be read: {location or 'all of it'} is {shown} ({first['msg']})"
-        raise InvalidResponse(problem) from None
+        location = ".".join(map(str, first["loc"])) or "all of it"
+        raise InvalidResponse(
+            f"an event that can't be read: {location} is {first['input']!r:.100} ({first['msg']})"
+        ) from None
 
 
 def as_text(value: object) -> str:

@@ -129,9 +129,8 @@ async def count_tokens(model: str, options: ServerOptions, connection: Connectio
         # A chat template writes its own control tokens, including BOS.
         flags = {"add_special": not is_chat, "parse_special": is_chat}
         tokens = await fetch("/tokenize", {"content": text, **flags}, "tokens")
-    elif (
-        options.tokenize == "llama-cpp-python" and not is_chat
-    ):  # This server does not show its chat template.
+    elif options.tokenize == "llama-cpp-python" and not is_chat:
+        # This server does not show its chat template.
         tokens = await fetch("/extras/tokenize/count", {"input": fields["prompt"]}, "count")
     else:
         return max_prompt_tokens(prompt)

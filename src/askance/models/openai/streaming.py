@@ -65,7 +65,9 @@ class TokenAligner:
             end = self._entries.pop()
         if self._pending and not self._entries:
             raise InvalidResponse(f"no log-probabilities for {_shown(self._pending)} at the end of the text")
-        if any(not entry.has_unknown_bytes and _is_text(entry.raw) for entry in self._entries):
+        # Decoding drops only bytes that are no whole characters.
+        known = (entry.raw for entry in self._entries if not entry.has_unknown_bytes)
+        if any(raw.decode(errors="ignore").encode() == raw for raw in known):
             raise self._mismatch(self._entries[0])
         is_partial = not has_ended and len(self._entries) <= _MAX_PARTIAL_TOKENS
         return list(self._emit(len(self._entries), len(self._pending), may_lose=is_partial)), end
@@ -115,11 +117,6 @@ class TokenAligner:
         rest = self._pending[self._start : self._start + 40]
         got = _shown(rest) if rest else "nothing more"
         return InvalidResponse(f"log-probabilities of the token {entry.text!r:.99} where its text has {got}")
-
-
-def _is_text(raw: bytes) -> bool:
-    """Return whether these bytes are whole characters, so that decoding drops none of them."""
-    return raw.decode(errors="ignore").encode() == raw
 
 
 def _shown(raw: bytes) -> str:
