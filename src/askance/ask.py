@@ -242,11 +242,7 @@ class Engine:
             await asyncio.gather(answering, return_exceptions=True)
 
     def ask(
-        self,
-        question: str | Question,
-        *,
-        listener: Listener | None = None,
-        where: str | Filter | None = None,
+        self, question: str | Question, *, listener: Listener | None = None, where: str | Filter | None = None
     ) -> Result:
         """Answer one question from synchronous code.
 

@@ -16,10 +16,7 @@ QUESTION_SECONDS = 600.0
 
 
 @with_settings(kind=ServerConfig)
-def serve(
-    sourced: SourcedConfig,
-    otel: OtelFlag = False,
-) -> None:
+def serve(sourced: SourcedConfig, otel: OtelFlag = False) -> None:
     """Serve the engine over HTTP, with an API compatible with OpenAI's. The viewer is at /.
 
     A question may take ten minutes, unless --budget seconds=N says otherwise.

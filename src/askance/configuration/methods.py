@@ -29,12 +29,7 @@ from askance.configuration.catalogue import (
 from askance.configuration.presets import Preset, open_preset, own_preset
 from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
 from askance.core.extensions import find_extension, known_names
-from askance.core.parameters import (
-    changed_parameters,
-    name_of,
-    parse_parameters,
-    search_parameter,
-)
+from askance.core.parameters import changed_parameters, name_of, parse_parameters, search_parameter
 from askance.core.ports import Encoder, Method, Model, Retriever, RoleModel, language_model
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
@@ -132,12 +127,7 @@ def with_members(method: Method) -> Iterator[Method]:
 
 
 def _make(
-    method: Spec | Method,
-    settings: Mapping[str, Any],
-    preset: Preset,
-    model: str,
-    *,
-    is_member: bool = False,
+    method: Spec | Method, settings: Mapping[str, Any], preset: Preset, model: str, *, is_member: bool = False
 ) -> Method:
     """Make a method and its members, each completed with a preset and a reader's prompts.
 

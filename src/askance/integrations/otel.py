@@ -161,7 +161,7 @@ def _documents(event: events.Searched) -> Attributes:
 
 
 def _decision(event: events.Decided) -> Attributes:
-    own = _own(
+    return _numbers(event.numbers) | _own(
         decision=event.name,
         outcome=event.outcome,
         why=event.why,
@@ -172,7 +172,6 @@ def _decision(event: events.Decided) -> Attributes:
         values=[word.value for word in event.words],
         verdicts=[word.is_hit for word in event.words],
     )
-    return {**own, **_numbers(event.numbers)}
 
 
 def _expanded(event: events.Expanded) -> Attributes:

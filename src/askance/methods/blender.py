@@ -15,12 +15,7 @@ from askance.core.types import Demo, Hit, Question, Role
 from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
 from askance.methods.airrag.prompts import OWN, AirragPromptTemplate, PromptBuilder
 from askance.methods.airrag.state import Node, PathState, unique_hits
-from askance.methods.airrag.verifiers import (
-    agreement_with,
-    choose_answer,
-    valid_nodes,
-    verifier_tokens,
-)
+from askance.methods.airrag.verifiers import agreement_with, choose_answer, valid_nodes, verifier_tokens
 from askance.methods.baselines import Single
 from askance.methods.common.named_methods import Members, combined_needs, member_answer
 from askance.methods.common.token_limit import RecordingRetriever

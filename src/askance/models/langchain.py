@@ -102,7 +102,9 @@ class LangchainModel(tokenization.TextTokens):
                 for block in getattr(chunk, "content_blocks", ()):
                     if block.get("type") == "reasoning":
                         tracker.think(str(block.get("reasoning", "")))
-                _add_text(str(chunk.text), tracker)
+                for id in tokenization.tokenize(str(chunk.text)):
+                    if not tracker.is_finished:
+                        tracker.add(tracker.token(id, tokenization.decode((id,))))
                 if tracker.is_finished:
                     break
         if not tracker.is_finished:
@@ -123,13 +125,6 @@ class LangchainModel(tokenization.TextTokens):
             f"model {self.name!r} does not give {ability}: LangChain's chat models answer chats only. Use "
             "another method, or a model of another kind (see `askance models`)."
         )
-
-
-def _add_text(text: str, tracker: StopTracker) -> None:
-    """Add the tokens of a piece of text until the generation has finished."""
-    for id in tokenization.tokenize(text):
-        if not tracker.is_finished:
-            tracker.add(tracker.token(id, tokenization.decode((id,))))
 
 
 def load_model(name: str, *, context: str = "") -> LangchainModel:

@@ -38,7 +38,8 @@ async def best_hits(
         if num_best < 1:
             return ()
         for num_wanted in (num_best + 1, num_best + _MAX_TIES):
-            best = [(round_score(score), address) for score, address in find(num_wanted)]
+            # The last bits of a sum depend on the order, so six significant digits are kept.
+            best = [(float(f"{score:.6g}"), address) for score, address in find(num_wanted)]
             if len(best) < num_wanted or best[-1][0] < best[num_best - 1][0]:
                 break
         worst = min((score for score, _ in best[:num_best]), default=0.0)
@@ -65,8 +66,3 @@ def rank_hits(
     allowed = [(score, passage) for score, passage in scored if passage.id not in exclude]
     best = sorted(allowed, key=lambda scored: (-scored[0], scored[1].id))[:k]
     return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(best, start=1))
-
-
-def round_score(score: float) -> float:
-    """Return `score` to six significant digits, because the last bits of a sum depend on the order."""
-    return float(f"{score:.6g}")

@@ -42,18 +42,6 @@ def title_of(passage: Passage) -> str:
     return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
 
 
-def source_list(citations: Sequence[Citation], url_of: UrlOf) -> str:
-    """Return the cited passages as a list with their numbers, to follow the text; empty without citations."""
-    passages = {citation.number: citation.passage for citation in citations}
-    lines = [f"[{number}] {title_of(each)}: {url_of(each)}" for number, each in sorted(passages.items())]
-    return _SOURCES + "\n".join(lines) if lines else ""
-
-
-def verdict(answer: Answer) -> str:
-    """Return the statement that the documents do not answer the question, to follow the text, or nothing."""
-    return f"\n\n{plain_text(answer.statement)}" if answer.abstained else ""
-
-
 def without_sources(content: str) -> str:
     """Return the text of an earlier answer without its numbers and its list of sources."""
     return _NUMBERS.sub("", content.partition(_SOURCES)[0])
@@ -71,12 +59,16 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     for citation in citations:
         start = citation.start + lengths[bisect_right(offsets, citation.start)]
         end = citation.end + lengths[bisect_left(offsets, citation.end)]
-        fields = {"url": url_of(citation.passage), "title": title_of(citation.passage)}
-        fields |= {"start_index": start, "end_index": end}
+        url, title = url_of(citation.passage), title_of(citation.passage)
+        fields = {"url": url, "title": title, "start_index": start, "end_index": end}
         annotations.append({"type": "url_citation", "url_citation": fields})
     pieces = map(slice, (0, *offsets), (*offsets, None))
     numbered = "".join(text[piece] + marker for piece, marker in zip(pieces, (*markers, ""), strict=True))
-    return numbered + verdict(answer) + source_list(citations, url_of), annotations
+    if answer.abstained:
+        numbered += f"\n\n{plain_text(answer.statement)}"
+    passages = {citation.number: citation.passage for citation in citations}
+    sources = [f"[{number}] {title_of(each)}: {url_of(each)}" for number, each in sorted(passages.items())]
+    return numbered + (_SOURCES + "\n".join(sources) if sources else ""), annotations
 
 
 @dataclass(slots=True)

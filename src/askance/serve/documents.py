@@ -91,10 +91,7 @@ class DocumentRoutes:
         return Json({"object": "list", "data": data})
 
     async def list(
-        self,
-        request: Request,
-        after: str = "",
-        limit: Annotated[int, Query(ge=1, le=_MAX_AT_ONCE)] = 100,
+        self, request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=_MAX_AT_ONCE)] = 100
     ) -> Response:
         """List documents by id: those of the key, which can be replaced and deleted, and those from files."""
         page = await self._opened().documents(request.scope[OWNER], after, limit + 1)

@@ -19,11 +19,7 @@ PREFIX = "askance/"
 """What the names of models begin with; the name of a method follows."""
 _MAX_ENGINES = 64
 """The number of engines that are kept, one for each method with its parameters."""
-_SHIPPED = {
-    "prompts": (*PROMPT_SETS, *AIRRAG_PROMPT_SETS),
-    "instructions": ("own",),
-    "linguistics": ("own",),
-}
+_SHIPPED = {"prompts": (*PROMPT_SETS, *AIRRAG_PROMPT_SETS), "instructions": ("own",), "linguistics": ("own",)}
 """The values that a request may give for parameters that can also name a file of the server."""
 
 

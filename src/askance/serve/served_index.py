@@ -199,11 +199,10 @@ class ServedIndex:
 
     def _manifest_stamp(self) -> tuple[int, int] | None:
         """Return a value that changes whenever the manifest is replaced, or None if there is no manifest."""
-        try:
+        with suppress(OSError):
             status = (self.folder / MANIFEST).stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino
+            return status.st_mtime_ns, status.st_ino
+        return None
 
 
 class VisiblePassages(WrappedRetriever):

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from askance.core.errors import InputError, TraceFileError, first_flaw
 from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
@@ -110,8 +112,6 @@ def _record(source: str, number: int, line: str) -> dict[str, Any]:
 
 
 def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
-    from pydantic import ValidationError
-
     fields = dict(record)
     adapter = _adapters().get(str(fields.pop("type", "")))
     if adapter is None:
@@ -126,6 +126,4 @@ def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
 @cache
 def _adapters() -> dict[str, Any]:
     """Return the pydantic adapters by event type, cached because building one is slow."""
-    from pydantic import TypeAdapter
-
     return {name: TypeAdapter(kind) for name, kind in _TYPES.items()}

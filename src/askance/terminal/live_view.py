@@ -37,11 +37,8 @@ class LiveView:
         self._legend, self._is_over = legend or Legend(), False
         self._grown: tuple[object, Text] = None, Text()
         self._shows_question = shows_question
-        self._live: Live | None = None
-        if console.is_terminal:
-            self._live = Live(
-                None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom
-            )
+        live = Live(None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom)
+        self._live = live if console.is_terminal else None
 
     def echo(self, question: str) -> None:
         """Show the question, unless it is shown already. This can be called before a model is loaded."""

@@ -6,13 +6,14 @@ The papers used other models and corpora, so their results are context, not targ
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from askance.evaluation.report.tables import counted
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.summaries import RunSummary
+
+_PAPERS = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +117,5 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
 
 def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Yield each table of results on a dataset, after the paper that it comes from."""
-    for paper in _papers().values():
+    for paper in _PAPERS.values():
         yield from ((paper, results) for results in paper["results"] if results["dataset"] == dataset)
-
-
-@cache
-def _papers() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))

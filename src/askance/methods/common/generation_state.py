@@ -27,14 +27,7 @@ from askance.methods.common.answer_text import (
     full_text,
     parse_markers,
 )
-from askance.methods.common.prompts import (
-    OWN,
-    Layout,
-    PromptTemplate,
-    answer_prompt,
-    layout_needs,
-    stops_of,
-)
+from askance.methods.common.prompts import OWN, Layout, PromptTemplate, answer_prompt, layout_needs, stops_of
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import UnmarkedText

@@ -12,16 +12,7 @@ from typing import ClassVar
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import Model, Run
 from askance.core.trace import Noted
-from askance.core.types import (
-    Demo,
-    GenerateRequest,
-    Generation,
-    Prompt,
-    Question,
-    Sampling,
-    Span,
-    untrusted,
-)
+from askance.core.types import Demo, GenerateRequest, Generation, Prompt, Question, Sampling, Span, untrusted
 from askance.methods.common.prompts import chat_turns, in_layout
 from askance.text.linguistics import content_words
 

@@ -174,13 +174,8 @@ class DraginParameters(WritesAnswer):
         else:
             why = f"no word is {above}" if self.signal else "the answer is over"
         outcome, threshold = "search" if query else "keep", self.theta if self.signal else None
-        evidence = {
-            "signal": self.signal,
-            "threshold": threshold,
-            "words": scored.words,
-            "query_words": query_words,
-        }
-        return state.run.trace.decide("retrieve", outcome, why, query=query, **evidence)
+        evidence = {"threshold": threshold, "words": scored.words, "query_words": query_words}
+        return state.run.trace.decide("retrieve", outcome, why, query=query, signal=self.signal, **evidence)
 
     def _text_query(self, state: GenerationState, scored: ScoredSentence) -> str:
         """Return the query for any mode other than real_words."""
@@ -225,9 +220,7 @@ class Dragin(DraginParameters):
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
-        "threshold",
-        belongs_to=("trigger", "heads", "search_first"),
-        in_force="theta",
+        "threshold", belongs_to=("trigger", "heads", "search_first"), in_force="theta"
     )
 
     @property

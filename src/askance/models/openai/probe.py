@@ -247,9 +247,5 @@ def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult 
         raw = None
     level = min((result.signal_level for result in (chat, raw) if result), default=0)
     return replace(
-        options,
-        chat=bool(chat),
-        completions=bool(raw),
-        logprobs=level == 1,
-        top_logprobs=max(0, level - 1),
+        options, chat=bool(chat), completions=bool(raw), logprobs=level == 1, top_logprobs=max(0, level - 1)
     )

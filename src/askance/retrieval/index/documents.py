@@ -197,10 +197,9 @@ def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) ->
 
 def _leads_out(path: Path, folder: Path) -> bool:
     """Return whether a path is a link to a file outside `folder`."""
-    try:
+    with suppress(OSError):  # `_problem` reports why
         return path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(folder.resolve())
-    except OSError:
-        return False  # `_problem` reports why
+    return False
 
 
 def _documents(

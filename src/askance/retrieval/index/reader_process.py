@@ -240,8 +240,7 @@ def _replies(path: Path) -> Iterator[_Reply]:
 
 def _state(path: Path) -> tuple[int, int, int] | None:
     """Return what changes with the content of a file, or None if the file does not exist."""
-    try:
+    with suppress(OSError):
         status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None

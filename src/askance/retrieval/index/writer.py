@@ -187,7 +187,7 @@ class IndexWriter:
         if self.vectors is not None:
             self.vectors.commit()
         self.documents.commit(self._stamp())
-        self._has_checkpoint = True
+        self._has_checkpoint, self._num_unsaved = True, 0
 
     def close(self) -> None:
         """End the writer.
@@ -211,7 +211,6 @@ class IndexWriter:
         if not to_encode:
             return
         self.checkpoint()
-        self._num_unsaved = 0
         with closing(self._not_encoded()) as passages:  # its query must not outlive the table
             while batch := list(islice(passages, _PASSAGES_AT_ONCE)):
                 self._checkpoint_after(CHECKPOINT_VECTORS)
@@ -237,7 +236,6 @@ class IndexWriter:
     def _checkpoint_after(self, num_passages: int) -> None:
         if self._num_unsaved >= num_passages:
             self.checkpoint()
-            self._num_unsaved = 0
 
     def _report(self, source: str, to_encode: int = 0) -> None:
         if self._progress:

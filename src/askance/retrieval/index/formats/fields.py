@@ -1,10 +1,10 @@
 """The fields of documents, by which searches can be filtered: further columns of a row, and the author."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from math import isfinite
 from typing import Any
 
 from askance.core.filters import FieldValue
@@ -72,10 +72,7 @@ def author_field(author: str | None) -> dict[str, FieldValue]:
 
 def is_finite(value: float) -> bool:
     """Return whether a number is finite and not too large for a float."""
-    try:
-        return isfinite(value)
-    except OverflowError:
-        return False  # a whole number
+    return abs(value) <= sys.float_info.max
 
 
 def _can_filter(value: Any, column: Field) -> bool:

@@ -68,7 +68,7 @@ def read_html(path: Path) -> Rows:
     page = decoded_page(path.read_bytes())
     parser = _parsed(page, TextBuilder(), leaves_out_navigation=True)
     row = parser.text.document(parser.title, parser.author)
-    if parser.is_in_navigation or not row.text:
+    if parser.kind == _NAVIGATION or not row.text:
         parser = _parsed(page, TextBuilder())
         row = parser.text.document(parser.title, parser.author)
     yield row
@@ -153,12 +153,8 @@ class _Visible(HTMLParser):
         return self._shared_title or "".join(self._title_pieces)
 
     @property
-    def is_in_navigation(self) -> bool:
-        """The page so far ends in navigation."""
-        return self._kind == _NAVIGATION
-
-    @property
-    def _kind(self) -> int:
+    def kind(self) -> int:
+        """What is left out where the page so far ends; 0 if nothing is."""
         return self._regions[-1].kind if self._regions else 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -210,7 +206,7 @@ class _Visible(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._is_title:
             self._title_pieces.append(data)
-        elif self._kind < _NAVIGATION and not (self._is_link and data in _PERMALINKS):
+        elif self.kind < _NAVIGATION and not (self._is_link and data in _PERMALINKS):
             if self._script.keys() >= set(map(ord, data)):
                 data = data.translate(self._script)
             self._pieces.append(data if self._is_pre else _SPACE.sub(" ", data))
@@ -241,7 +237,7 @@ class _Visible(HTMLParser):
                 kind = _NAVIGATION
             elif tag in ("header", "footer", "aside") or _LINK_LIST.search(names):
                 kind = _LINKS
-        if kind > self._kind:
+        if kind > self.kind:
             self._regions.append(_Region(tag, kind))
 
     def _close_region(self, tag: str) -> None:
@@ -254,7 +250,7 @@ class _Visible(HTMLParser):
     def _is_list_of_links(self, text: str) -> bool:
         """Return whether a block has hardly more than links, where such blocks are left out."""
         links, self._links = "".join(self._links), []
-        if self._kind != _LINKS:
+        if self.kind != _LINKS:
             return False
         return len(_NO_LETTER.sub("", links)) > _LINK_SHARE * len(_NO_LETTER.sub("", text))
 

@@ -118,6 +118,8 @@ class Numbering:
             elif "lvlRestart" not in levels[each] or level < whole_number(levels[each]["lvlRestart"], 0):
                 numbers.pop(each, None)
         template, format = levels[level].get("lvlText", ""), levels[level].get("numFmt")
+        if format == "bullet":
+            return "•"
         has_digits = levels[level].get("isLgl", "0") not in ("0", "false")
 
         def number(match: re.Match[str]) -> str:
@@ -125,11 +127,7 @@ class Numbering:
             decimal = has_digits or index not in levels
             return _formatted(numbers.get(index, 1), "" if decimal else levels[index].get("numFmt", ""))
 
-        return (
-            "•"
-            if format == "bullet"
-            else re.sub("%([1-9])", number, template[:_MAX_LABEL_CHARACTERS]).strip()
-        )
+        return re.sub("%([1-9])", number, template[:_MAX_LABEL_CHARACTERS]).strip()
 
 
 def _levels_in(element: Element) -> dict[int, Properties]:

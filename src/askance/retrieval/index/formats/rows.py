@@ -48,7 +48,7 @@ def read_jsonl(path: Path) -> Rows:
     """
     with open_text(path, checked_encoding(path)) as file:
         filled = ((f"line {number}", line) for number, line in enumerate(file, start=1) if line.strip())
-        yield from converted_rows(filled, _json_row, _JSON_SHAPE)
+        yield from converted_rows(filled, lambda row, line: _object_row(row.parsed(), line), _JSON_SHAPE)
 
 
 def read_json(path: Path) -> Rows:
@@ -87,10 +87,6 @@ def read_json(path: Path) -> Rows:
     else:
         found = value.get("title", value.get("name")) if isinstance(value, dict) else None
         yield DocumentRow(given_title(found) if isinstance(found, str) else "", _text_of(value))
-
-
-def _json_row(written: Field, line: int) -> Iterator[DocumentRow]:
-    return _object_row(written.parsed(), line)
 
 
 def _object_row(row: Field, line: int) -> Iterator[DocumentRow]:
