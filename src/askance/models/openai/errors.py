@@ -12,7 +12,7 @@ SPEC_FORMAT = "write openai:MODEL@http://HOST/v1, or openai:MODEL for the server
 """The format of a specification, for the end of a message."""
 _MAX_QUOTED_CHARS = 300
 _LEAST_CUT_KEY = 6
-"""The number of characters from which the beginning of a key is removed, which a text that was cut may have."""
+"""The number of characters from which the beginning of a key is removed, too: a text may have been cut."""
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}

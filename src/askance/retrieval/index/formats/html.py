@@ -154,7 +154,7 @@ class _Visible(HTMLParser):
 
     @property
     def kind(self) -> int:
-        """What is left out where the page so far ends; 0 if nothing is."""
+        """The kind of the region in which the page so far ends; 0 outside of all regions."""
         return self._regions[-1].kind if self._regions else 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
