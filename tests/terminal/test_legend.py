@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from askance.core.answers import Answer, Usage
-from askance.core.trace import Answered, Asked, Drafted, Noted, Searched, Trace, WordSignal
+from askance.core.trace import Answered, Asked, Drafted, Noted, Searched, Trace, Uncited, WordSignal
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.parameters import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin.method import Dragin
@@ -116,6 +116,19 @@ def test_an_echoed_question_is_not_repeated_and_a_recorded_trace_has_the_same_le
     answered(trace, LiveView(Console(file=io.StringIO())))
     print_trace(trace.events, Console(file=stream, width=80, color_system=None))
     assert [line[:30] for line in stream.getvalue().splitlines() if line.startswith("legend")] == legend
+
+
+def test_of_many_uncited_sentences_the_first_are_shown_and_the_others_counted():
+    def uncited(trace, view):
+        for answer in ("Pisa.", "Rome."):
+            asked(trace)
+            for number in range(25):
+                trace.add(Uncited, text=f"Sentence {number} of {answer}", why="none found")
+            trace.add(Answered, answer=Answer(answer, answer), usage=Usage())
+
+    text = screen(uncited)
+    assert (text.count("none found"), text.count("5 further sentences, which the trace has")) == (40, 2)
+    assert "Sentence 0 of Rome." in text
 
 
 def test_a_terminal_shows_the_time_until_there_is_text():

@@ -21,6 +21,7 @@ from askance.core.safe_text import json_line, printable, printable_record
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
+from askance.evaluation.report.outcomes import inert_threshold
 from askance.evaluation.report.tables import NONE, confidence_values
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions, run_grid
@@ -140,6 +141,9 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
             f"{summary.costs.searches:.2f}", summary.costs.calls_text, summary.costs.tokens_text,
         )  # fmt: skip
     out.print(table)
+    for name, remark in ((name, inert_threshold(run)) for name, run in runs.items()):
+        if remark:
+            print_plain(err, f"{name}: {remark}", "yellow")
 
 
 def _show(run: RecordedRun) -> None:
@@ -165,6 +169,8 @@ def _show(run: RecordedRun) -> None:
     speed = " · ".join(f"{value:,.2f} {name}" for name, value in summary.speed.items())
     print_plain(out, f"whole run: {speed}")
     print_plain(out, f"run: {run.folder}", "dim")
+    if remark := inert_threshold(run):
+        print_plain(err, remark, "yellow")
     if summary.failures:
         number = "all" if _has_failed(run) else str(summary.failures)
         print_plain(out, f"{number} of {asked} failed, and count as answered wrongly", "yellow")

@@ -10,7 +10,6 @@ import typer
 from askance.cli.options import JsonFlag, OutOption, with_settings, write_out
 from askance.cli.runs import show_sections
 from askance.configuration.evaluation import open_gates, open_score, read_dataset
-from askance.configuration.methods import make_method
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.parameters import method_spec
@@ -107,7 +106,7 @@ def signals(
     config = replace(sourced.for_method(), method="single")
     examples = read_dataset(dataset, limit)
     engine = replace(config.open(), abstaining=None, is_strict=False)
-    others = {name: replace(engine, method=make_method(name, {})) for name in also or ()}
+    others = {name: replace(engine, method=config.make(name)) for name in also or ()}
     model = language_model(engine.models["answer"])
     if missing := lacking(model):
         print_plain(

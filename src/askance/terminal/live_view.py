@@ -8,6 +8,9 @@ from askance.core import trace
 from askance.core.safe_text import printable, printable_record
 from askance.terminal.trace_view import PROVISIONAL, Legend, event_block, setting_block, shown_plain
 
+_MOST_UNCITED = 20
+"""The number of uncited sentences of an answer that are shown."""
+
 
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
@@ -33,6 +36,7 @@ class LiveView:
         self._committed = self._draft = ""
         self._began, self._num_calls, self._is_echoed = console.get_time(), 0, False
         self._quotable: list[trace.AnyEvent] = []
+        self._num_uncited = 0
         self._failed: trace.Failed | None = None
         self._legend, self._is_over = legend or Legend(), False
         self._grown: tuple[object, Text] = None, Text()
@@ -90,6 +94,17 @@ class LiveView:
             self._draft = ""
 
     def _show(self, event: trace.AnyEvent) -> None:
+        if isinstance(event, trace.Uncited):
+            self._num_uncited += 1
+            if self._num_uncited > _MOST_UNCITED:  # printing thousands would take longer than the answer
+                return
+        if isinstance(event, trace.Answered):
+            if self._num_uncited > _MOST_UNCITED:
+                left_out = (
+                    f"uncited {self._num_uncited - _MOST_UNCITED} further sentences, which the trace has"
+                )
+                self._console.print(Text(left_out, PROVISIONAL))
+            self._num_uncited = 0
         block = None if isinstance(event, trace.Asked) else event_block(event, self._quotable)
         if isinstance(event, trace.Asked) and self._shows_question:
             self.echo(event.text)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from askance.core.trace import Generated, Searched, Trace
+from askance.core.trace import Generated, Searched, Trace, WordSignal
 from askance.core.types import Hit, Passage
-from askance.evaluation.report.outcomes import Outcome, is_won, outcome_of, outcome_table
+from askance.evaluation.report.outcomes import Outcome, inert_threshold, is_won, outcome_of, outcome_table
 from askance.evaluation.statistics.run_groups import group_runs
 from tests.evaluation.hand_made import record, written
 
@@ -78,3 +78,25 @@ def test_the_outcomes_of_runs_are_counted_in_a_table(tmp_path):
     table = outcome_table(*group_runs(runs))
     assert table.headings == ("run", "won", "failed", "shown, not read")
     assert table.rows == (("single", "1", "1", "1"), ("dragin", "3", "0", "0"))
+
+
+@pytest.mark.parametrize(
+    ("hits", "num_decisions", "remark"),
+    [
+        ([False, False], 20, "the threshold 1.5 never fires: in 20 decisions, doubt was 0.1 to 0.7"),
+        ([True, False], 20, "the threshold 1.5 always fires: in 20 decisions, doubt was 0.1 to 0.7"),
+        ([True, False], 19, ""),
+        (None, 20, ""),  # every other decision
+    ],
+)
+def test_a_threshold_that_decides_nothing_is_named(tmp_path, hits, num_decisions, remark):
+    traces = []
+    for number in range(num_decisions):
+        trace = Trace()
+        first, second = hits or (number % 2 == 0, False)
+        words = WordSignal("Bonn", 0.7, first), WordSignal("is", 0.1, second)
+        trace.decide("retrieve", "keep", "", signal="doubt", threshold=1.5, words=words)
+        traces.append(trace)
+    run = written(tmp_path / "run", [record(at, WRONG) for at in range(1, num_decisions + 1)], traces)
+    assert inert_threshold(run).startswith(remark)
+    assert bool(inert_threshold(run)) == bool(remark)

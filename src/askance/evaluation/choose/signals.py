@@ -200,8 +200,9 @@ async def record_signals(
                 return await recorder.record(example)
             except LASTING:
                 raise
-            except AskanceError as error:
-                failures[example.question.id] = str(error)
+            except Exception as error:  # a model or retriever may be somebody else's code
+                known = isinstance(error, AskanceError)
+                failures[example.question.id] = f"{error}" if known else f"{type(error).__name__}: {error}"
                 return None
 
         def keep(rows: Sequence[Row | None]) -> None:

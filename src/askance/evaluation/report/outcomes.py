@@ -4,16 +4,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from askance.core.trace import AnyEvent, Generated, Searched
+from askance.core.trace import AnyEvent, Decided, Generated, Searched
 from askance.core.types import Passage
 from askance.evaluation.metrics.answers import accuracy
 from askance.evaluation.report.tables import ResultTable
 from askance.evaluation.run.record import Record
+from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.selective import LEAST_RIGHT
 
 _SHOWN_CHARACTERS = 60
 """The number of characters at the start of a passage that identify it in a prompt, where it may be cut."""
+
+_TRACES, _LEAST_DECISIONS = 100, 20
+"""The number of traces in which decisions are looked at, and the least number of decisions to judge by."""
 
 
 class Outcome(StrEnum):
@@ -115,3 +119,24 @@ def _has_evidence(record: Record, passages: Iterable[Passage]) -> bool:
 
 def _shown(passages: Iterable[Passage], prompt: str) -> list[Passage]:
     return [passage for passage in passages if passage.text[:_SHOWN_CHARACTERS] in prompt]
+
+
+def inert_threshold(run: RecordedRun) -> str:
+    """Return a remark if the threshold of a run's method never fires or always does, else an empty string.
+
+    The traces of the first 100 finished questions are read.
+
+    Raises:
+        RunFolderError: A trace can't be read.
+    """
+    events = (event for record in run.records[:_TRACES] for event in run.trace(record))
+    decisions = [each for each in events if isinstance(each, Decided) and each.words and each.signal]
+    num_fired = sum(any(word.is_hit for word in each.words) for each in decisions)
+    if len(decisions) < _LEAST_DECISIONS or 0 < num_fired < len(decisions):
+        return ""
+    values, last = [word.value for each in decisions for word in each.words], decisions[-1]
+    return (
+        f"the threshold {last.threshold:g} {'always' if num_fired else 'never'} fires: in {len(decisions)} "
+        f"decisions, {last.signal} was {min(values):.3g} to {max(values):.3g}; `askance calibrate` finds one "
+        "for this model."
+    )
