@@ -1,5 +1,6 @@
 """The adapter of the `Model` port for servers that speak OpenAI's protocol."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -177,6 +178,7 @@ class OpenaiModel(TextTokens):
                 async for value in values:
                     if not reader.read(read_event(value)):
                         break
+                    await asyncio.sleep(0)  # many events may arrive together; others have their turn
             if not tracker.is_finished:
                 self._check_complete(reader)
                 reader.end()
