@@ -40,14 +40,14 @@ def gates(
     No model is needed. Thresholds are chosen by cross-validation, or on the questions of --dev.
 
     Args:
-        files: Files with outcomes (docs/gates.md shows the format). Each is measured alone and, if there are
-            several, all together.
+        files: Files with outcomes (docs/gates.md shows the format), or folders of `askance signals`. Each is
+            measured alone and, if there are several, all together.
         recorded: One more file with outcomes; may be repeated.
         dev: A file with other outcomes, on which the thresholds are chosen.
         metric: The metric by which short answers are scored.
         gate: Measure only this gate or guard, of the catalogue, a plug-in or module:function; may be
             repeated.
-        chart: Write the chart of score against searches to this file (SVG).
+        chart: Write a chart of score against searches to this file (SVG); of several files, it shows all.
         as_markdown: Print Markdown.
 
     Examples:
@@ -58,7 +58,9 @@ def gates(
         check_writable(chart)
     paths = [*(files or ()), *(recorded or ())]
     if not paths:
-        raise InputError("no outcomes are named: give a file of them, as docs/gates.md shows.")
+        raise InputError(
+            "no outcomes are named: give a file (docs/gates.md shows one), or a folder of `askance signals`."
+        )
     score, (known, guards) = open_score(metric), open_gates(gate or ())
     parts = {str(path): read_outcomes(path) for path in paths}
     if len(parts) > 1:

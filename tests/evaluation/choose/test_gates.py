@@ -97,6 +97,13 @@ def test_a_threshold_is_chosen_on_the_development_set_alone(outcomes):
     assert (gate.threshold, gate.fires, gate.score.mean) == (49.5, 0.5, 0.7)
 
 
+def test_a_gate_that_is_known_on_the_development_set_alone_is_lacking(outcomes):
+    found = measured(
+        outcomes([line(at, at % 2, not at % 2) for at in range(20)]), dev=outcomes(known_and_unknown())
+    )
+    assert (found.gates, found.lacking) == ((), {"doubt": "doubt was not recorded"})
+
+
 def test_of_equally_good_thresholds_the_one_with_fewer_searches_is_taken(outcomes):
     lines = [line(at, at < 50, at >= 60, doubt=at) for at in range(50)] + [
         line(at, False, at >= 60, doubt=at) for at in range(50, 100)

@@ -113,6 +113,14 @@ def test_an_interrupted_recording_goes_on_and_a_failed_question_is_asked_again(t
     assert set(asked) == {"q1", "q2", "q3"}
 
 
+def test_a_question_that_has_changed_is_asked_again(tmp_path):
+    recorded(tmp_path, recorder(), EXAMPLES[:2])
+    changed = [EXAMPLES[0], replace(EXAMPLES[1], golds=("Kiel",))]
+    outcomes, _, shown = recorded(tmp_path, recorder(), changed)
+    assert shown[0] == (1, 2)
+    assert [each.golds for each in outcomes] == [("Bonn",), ("Kiel",)]
+
+
 def test_another_model_is_refused_and_without_any_answer_nothing_is_written(tmp_path):
     with pytest.raises(AllFailed, match="no question could be recorded; the first error: it is down"):
         recorded(tmp_path, recorder(lambda *_: ModelFailure("it is down")))

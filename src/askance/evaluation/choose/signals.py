@@ -180,7 +180,7 @@ async def record_signals(
 ) -> dict[str, str]:
     """Record the signals of questions, and write those that are done to ``outcomes.jsonl``.
 
-    Questions that an earlier call recorded in the same folder are not asked again.
+    Questions that an earlier call recorded in the same folder are not asked again, unless they have changed.
 
     Returns:
         The error of each question that failed, by id. The next call asks it again.
@@ -192,7 +192,8 @@ async def record_signals(
     """
     failures = dict[str, str]()
     with open_results(folder / "recorded.jsonl", header, _ROW) as (results, append):
-        done = {row["id"]: row for row in results}
+        asked = {each.question.id: (each.question.text, list(each.golds)) for each in examples}
+        done = {row["id"]: row for row in results if asked.get(row["id"]) == (row["question"], row["gold"])}
         left = [each for each in examples if each.question.id not in done]
 
         async def work(example: Example) -> Row | None:

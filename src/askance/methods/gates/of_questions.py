@@ -28,7 +28,7 @@ def score_gap(signals: Signals) -> float:
 
 
 def name_rarity(signals: Signals) -> float:
-    """Return the inverse document frequency of the rarest name in the question."""
+    """Return the recorded rarity of the rarest name in the question."""
     return signals.number("name_rarity")
 
 

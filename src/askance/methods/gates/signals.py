@@ -7,6 +7,7 @@ gate that also reads the answer after a search, and its number is greater the mo
 the one from memory.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -98,10 +99,12 @@ class Written:
 def content_words(text: str, words: Sequence[TokenWord]) -> list[tuple[int, TokenWord]]:
     """Return the content words among the words of a text, each with its place in `words`."""
     spans = OWN.content_words(text)
+    ends = [0, *(end for _, end in spans)]
+    last = (
+        bisect_left(spans, (word.end,)) for word in words
+    )  # the last one that begins before the word ends
     return [
-        (at, word)
-        for at, word in enumerate(words)
-        if any(start < word.end and word.start < end for start, end in spans)
+        (at, word) for at, (word, span) in enumerate(zip(words, last, strict=True)) if ends[span] > word.start
     ]
 
 
