@@ -60,8 +60,8 @@ class LyingServer(BaseHTTPRequestHandler):
         asked = json.loads(body)
         name = next((each for each in TEXTS if f"reply {each}" in body), "")
         text = _FIRST + TEXTS.get(name, "The answer is Perth.")
-        # With log-probabilities, so much text is an event of 3 MB.
-        size = 40 if "in pieces" in body or not name else 100_000 if asked.get("logprobs") else len(text)
+        # With log-probabilities, so much text is an event of 2 MB.
+        size = 40 if "in pieces" in body or not name else 74_000 if asked.get("logprobs") else len(text)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")

@@ -19,9 +19,9 @@ from askance.models.openai.errors import SPEC_FORMAT, ServerErrors
 
 MAX_RESPONSE_BYTES = 256 << 20
 """The size limit of a response. A stream of 64,000 tokens, each with 20 alternatives, takes about 160 MB."""
-MAX_EVENT_BYTES = 4 << 20
-"""The size limit of an event, or of a response that is not streamed. 1,600 tokens, each with 20 alternatives,
-take about 4 MB. Parsing an event keeps all other questions waiting."""
+MAX_EVENT_BYTES = 2 << 20
+"""The size limit of an event, or of a response that is not streamed. 800 tokens, each with 20 alternatives,
+take about 2 MB. Parsing an event keeps all other questions waiting."""
 MAX_ERROR_BYTES = 1 << 20
 """The number of bytes of an error response that are read."""
 _ERROR_SECONDS = 5.0
