@@ -36,9 +36,7 @@ class Flare(WritesAnswer):
     look_ahead_tokens: int = parameter(64, "maximum number of tokens of one sentence", at_least=1)
     max_tokens: int = parameter(256, "maximum number of new tokens of the answer", at_least=1)
     search_first: bool = parameter(True, "search for the question before the first sentence")
-    as_published: bool = parameter(
-        False, "as in the paper: any token triggers, and a query may repeat or have no content word"
-    )
+    as_published: bool = parameter(False, "as in the paper: any token triggers, and any query is sent")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
     searches: ClassVar[str] = "when a content word is improbable"
@@ -83,13 +81,13 @@ class Flare(WritesAnswer):
             WordSignal(word.text, values.get(at, 1.0), at in values and values[at] <= self.search_below)
             for at, word in enumerate(words)
         )
-        least, query, obstacle = min(values.values(), default=1.0), "", ""
-        why = f"the least probable {kind} has {least:.2f}, above {self.search_below:g}"
-        if any(word.is_hit for word in signals):
-            query = masked(tokens, self.mask_below)
-            obstacle = "" if self.as_published and query else state.obstacle_to(query)
-            why = why.replace("above", "not above") + (f", but {obstacle}" if obstacle else "")
-        elif not values:
+        least, is_doubtful = min(values.values(), default=1.0), any(word.is_hit for word in signals)
+        query = masked(tokens, self.mask_below) if is_doubtful else ""
+        must_check = is_doubtful and not (self.as_published and query)
+        obstacle = state.obstacle_to(query) if must_check else ""
+        why = f"the least probable {kind} has {least:.2f}, {'not ' * is_doubtful}above {self.search_below:g}"
+        why += f", but {obstacle}" if obstacle else ""
+        if not values:
             why = f"no {kind} was written" if words else "nothing more was written"
         outcome, query = ("keep", "") if obstacle or not query else ("search", query)
         numbers, signal, threshold = {"least probability": least}, "token probability", self.search_below
