@@ -28,7 +28,7 @@ class Flare(WritesAnswer):
 
     passages: int = parameter(2, "number of passages per search", at_least=1)
     search_below: float = parameter(
-        0.8, "search if a token's probability is at most this", at_least=0, at_most=1
+        0.8, "search if a content word has a token of at most this probability", at_least=0, at_most=1
     )
     mask_below: float = parameter(
         0.4, "the query omits tokens of at most this probability", at_least=0, at_most=1
