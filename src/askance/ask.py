@@ -40,8 +40,7 @@ from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.retrieval.filters import filtered_retriever
-from askance.text.source import source_of
-from askance.text.support import cited_passages, marked
+from askance.text.support import cited_passages, marked, source_of
 
 
 @dataclass(frozen=True, slots=True)

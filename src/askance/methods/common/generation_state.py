@@ -166,7 +166,7 @@ class GenerationState:
         """Generate the whole answer in one call, and commit its text while the model writes it.
 
         Without a passage, the tokens have log-probabilities, if the model gives them: the answer's own
-        probability (see `text.source`).
+        probability (see `text.support.source_of`).
 
         Raises:
             ModelFailure: The server broke off, and wrote another text on the next attempt.

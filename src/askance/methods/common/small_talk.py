@@ -55,5 +55,5 @@ class SmallTalkHistory(QuestionRewriter):
 
 def small_talk_prompt(question: Question, *, is_chat: bool) -> PromptTemplate:
     """Return the fixed text of the prompt for a reply."""
-    told = f"{INSTRUCTION} So far, the user has asked {len(question.history)} questions."
+    told = f"{INSTRUCTION} Earlier questions of the user: {len(question.history)}."
     return PromptTemplate((), instruction="" if is_chat else told, system=told, name="small_talk")
