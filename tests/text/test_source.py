@@ -47,6 +47,7 @@ FROM_TITLE = "from “Giacomo Puccini”"
         (Answer(TEXT, "", (FACT,)), traced(), "from [3]"),
         # The sentence with the short answer cites nothing.
         (Answer(TEXT, "Lucca", (FACT,)), traced(), "from memory, 0.40"),
+        (Answer(f"{TEXT} So, no.", "no", (FACT,)), traced(), "from [3]"),  # a comparison
         (ANSWER, traced(SHOWN), FROM_TITLE),
         (ANSWER, traced(SHOWN, hits=()), "from memory, 0.40"),
         (Answer(TEXT, "Pisa"), traced(SHOWN), "from memory, 0.65"),  # of the text: no token of Pisa is known

@@ -374,7 +374,7 @@ def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
     """Return the source of an answer in words: "from [1] [3]", "from “TITLE”" or "from memory, 0.93".
 
     An answer is from passages if the sentence that states its short answer cites one, or if a passage that a
-    prompt showed contains all words of the short answer. Otherwise, it is from memory, unless the method has
+    prompt showed contains all its content words. Otherwise, it is from memory, unless the method has
     decided between the two (decision "source"). The number is the model's own probability: the geometric mean
     of the probabilities of the short answer's tokens or, if they are unknown, of those of the text or, if
     they are unknown as well, the agreement of sampled answers. An abstained or empty answer has no source.
@@ -398,17 +398,20 @@ def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
 
 
 def _is_cited(answer: Answer) -> bool:
-    """Return whether a sentence that states the short answer cites a passage; if none states it, any does."""
+    """Return whether a sentence that states the short answer cites a passage.
+
+    If no sentence states it, or it is "yes" or "no", any sentence counts: a comparison cites what it compares.
+    """
     text, short = answer.text.casefold(), answer.short.casefold()
     cited = (answer.text[citation.start : citation.end].casefold() for citation in answer.citations)
-    return any(short in sentence or short not in text for sentence in cited)
+    return any(short in ("yes", "no") or short in sentence or short not in text for sentence in cited)
 
 
 def _stating_title(short: str, events: Sequence[AnyEvent]) -> str:
-    """Return the title of the first passage in a prompt that contains all words of the short answer."""
+    """Return the title of the first passage in a prompt with all content words of the short answer."""
     prompts = [" ".join(event.prompt.split()) for event in events if isinstance(event, Generated)]
     found = (hit.passage for event in events if isinstance(event, Searched) for hit in event.hits)
-    for passage in found if not is_yes_or_no(short) else ():  # any passage may contain "no"
+    for passage in found:
         text = " ".join(passage.text.split())
         if covered_share(short, passage.title, passage.text) == 1 and any(text in each for each in prompts):
             return " ".join((passage.title or passage.id).split())[:_MOST_TITLE]
