@@ -400,7 +400,7 @@ def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
 def _is_cited(answer: Answer) -> bool:
     """Return whether a sentence that states the short answer cites a passage.
 
-    If no sentence states it, or it is "yes" or "no", any sentence counts: a comparison cites what it compares.
+    If no sentence states it, or it is "yes" or "no", any sentence counts, as in a comparison.
     """
     text, short = answer.text.casefold(), answer.short.casefold()
     cited = (answer.text[citation.start : citation.end].casefold() for citation in answer.citations)
