@@ -189,6 +189,9 @@ class GenerationState:
     async def write_all(self) -> None:
         """Generate the whole answer in one call, and commit its text while the model writes it.
 
+        Without a passage, the tokens have log-probabilities, if the model gives them: the answer's own
+        probability (see `text.support.source_of`).
+
         Raises:
             ModelFailure: The server broke off, and wrote another text on the next attempt.
         """
@@ -198,7 +201,8 @@ class GenerationState:
             committed.append(text)
             self.run.trace.commit(text)
 
-        generation = await self.write(self.max_tokens, ("answer",), on_text=commit)
+        want = Want(logprob=not self.hits and "logprob" in self.run.model.signals)
+        generation = await self.write(self.max_tokens, ("answer",), want, on_text=commit)
         shown = "".join(committed)
         if not generation.text.startswith(shown):
             raise ModelFailure(
