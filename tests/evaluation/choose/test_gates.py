@@ -3,13 +3,16 @@
 import gzip
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from askance.configuration.evaluation import open_score
 from askance.core.errors import DatasetError, InputError, UnknownName
-from askance.evaluation.choose.gates import BEST, ROUTER, THREE_WAYS, measure_gates
+from askance.evaluation.choose.gates import BEST, NEAREST, ROUTER, THREE_WAYS, measure_gates
 from askance.evaluation.choose.outcomes import RECORDED_ROUTER, read_outcomes
+from askance.evaluation.choose.policies import Questions, nearest
 from tests.tolerances import near
 
 ACCURACY = open_score("accuracy")
@@ -141,6 +144,30 @@ def test_a_router_combines_gates_and_recorded_routers_have_three_ways(outcomes):
     assert constants["ircot"].score.mean == 1.0
 
 
+def test_the_nearest_other_questions_vote_with_their_gains():
+    texts = [f"Which river passes {at}?" for at in range(8)] + [f"Who ruled {at}?" for at in range(8, 16)]
+    gains, zeros = np.array([1.0] * 8 + [-1.0] * 7 + [99.0]), np.zeros(16)
+    scores = {"none": zeros, "one": gains}
+    tests = np.eye(16, dtype=bool)
+    questions = Questions(tuple(texts), scores, {}, {}, ~tests, tests)
+    found = nearest(questions)
+    assert found.diagonal().tolist() == [True] * 8 + [True] * 7 + [False]  # 99 outvotes, but not for itself
+    dev = np.arange(16) < 8  # on which every search is a gain
+    assert nearest(replace(questions, trains=dev[None], tests=~dev[None])).all()
+    nothing = replace(questions, scores={"none": zeros, "one": zeros})
+    assert not nearest(nothing).any()
+
+
+def test_the_table_has_the_nearest_questions_if_their_texts_are_recorded(outcomes):
+    lines = known_and_unknown()
+    for at, each in enumerate(lines):
+        each["question"] = ("Which river passes", "Who ruled")[at % 2] + f" {at}?"
+    rows = by_name(measured(outcomes(lines)).gates)
+    assert (rows[NEAREST].score.mean, rows[NEAREST].fires) == (1.0, 0.5)
+    del lines[0]["question"]
+    assert NEAREST not in by_name(measured(outcomes(lines)).gates)
+
+
 def test_a_gate_that_fails_for_a_question_is_counted_and_the_table_goes_on(outcomes):
     def fragile(signals):
         number = signals.memory.numbers["doubt"]
@@ -193,8 +220,8 @@ def test_the_greatest_word_counts_and_a_draft_without_words_counts_0(outcomes):
         ({"scores": [float("nan")]}, "field scores.0: not a finite number, found nan"),
         ({"none": {"answer": "x", "p_true": float("inf")}}, "field none.p_true: not a finite number"),
         (
-            {"none": {"answer": "x", "draft": {"texts": ["a"], "logprobs": []}}},
-            "logprobs: 0 values for 1 tokens",
+            {"none": {"answer": "x", "draft": {"texts": ["a"], "logprobs": [0.1, 1]}}},
+            "logprobs: 2 values for 1 tokens",
         ),
         ({"none": {"answer": "x", "draft": {"texts": ["a"] * 100_001}}}, "more than 100,000 tokens"),
     ],
@@ -210,7 +237,9 @@ def test_a_flaw_of_a_file_is_named_with_its_place(outcomes, change, message):
 def test_files_may_be_packed_and_must_hold_questions(tmp_path, outcomes):
     path = tmp_path / "packed.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(line(1, True, False)).encode()))
-    assert read_outcomes(path)[0].answers == {"none": RIGHT, "one": WRONG}
+    (found,) = read_outcomes(path)
+    assert [each.answer for each in found.answers.values()] == [RIGHT, WRONG]
+    assert [found.cost("searches", name) for name in found.answers] == [0, 1]
     with pytest.raises(DatasetError, match="has no questions"):
         outcomes([])
 
