@@ -209,7 +209,7 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
 
     def total(values: Mapping[str, Numbers], shares: Shares) -> Numbers:
         every = [np.where(each > 0, values[method], 0.0) * each for method, each in shares.items()]
-        return np.asarray(sum(every)[questions.measured])
+        return np.asarray(np.sum(every, axis=0)[questions.measured])
 
     def by_question(values: Numbers) -> dict[str, float]:
         return {f"{at}": value for at, value in enumerate(values.tolist())}
