@@ -184,6 +184,9 @@ def test_a_gate_that_fails_for_a_question_is_counted_and_the_table_goes_on(outco
     assert found.failures["fragile"] == "ZeroDivisionError: by zero"
     assert (gates["doubt"].num_failed, found.failures["doubt"]) == (1, "doubt was not recorded")
     assert gates["fragile"].score.mean == gates["doubt"].score.mean == 1.0
+    words = {"words": lambda signals: [1.0, float("nan")], "array": lambda signals: np.array([0.1, 0.2])}
+    found = measured(outcomes(lines), words)
+    assert (found.lacking, "array" in by_name(found.gates)) == ({"words": "it returned nan"}, True)
     found = measured(outcomes(lines), {"margin": lambda signals: signals.draft.margins.mean()})
     assert found.lacking == {"margin": "the two best tokens were not recorded"}
 
@@ -247,5 +250,8 @@ def test_files_may_be_packed_and_must_hold_questions(tmp_path, outcomes):
 @pytest.mark.parametrize("golds", [["Rhine"], ["a"]])
 def test_too_few_questions_are_refused(outcomes, golds):
     lines = [{**line(at, True, False), "gold": golds} for at in range(9 if golds == ["Rhine"] else 20)]
-    with pytest.raises(InputError, match="questions are too few"):
-        measured(outcomes(lines))
+    few, enough = outcomes(lines), outcomes(known_and_unknown())
+    with pytest.raises(InputError, match="questions to measure are too few"):
+        measured(few)
+    with pytest.raises(InputError, match="questions to choose thresholds on are too few"):
+        measured(enough, dev=few)

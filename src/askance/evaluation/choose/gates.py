@@ -36,6 +36,7 @@ class GateResults:
     """The score, cost and gain of every policy on the same questions.
 
     Attributes:
+        models: The models that answered, as far as they were recorded.
         constants: The policies that need no signal: never, always, the better constant policy and the other
             methods; last the better of both answers, which only a guess can reach.
         gates, guards: Those that could be measured.
@@ -47,6 +48,7 @@ class GateResults:
     metric: str
     num_questions: int
     num_to_choose: int
+    models: tuple[str, ...]
     constants: tuple[Measured, ...]
     gates: tuple[Measured, ...]
     guards: tuple[Measured, ...]
@@ -103,6 +105,7 @@ def measure_gates(
         metric=metric,
         num_questions=int(questions.measured.sum()),
         num_to_choose=len(dev),
+        models=tuple(sorted({each.model for each in kept} - {""})),
         constants=tuple(_constants(questions, [each.router for each in kept])),
         gates=tuple(measured),
         guards=tuple(by_guards),
@@ -118,11 +121,12 @@ def _questions(
     # None, where the metric does not apply, becomes a number that is not finite.
     memory = np.array([score(each.answers[MEMORY].answer, each.golds) for each in every], dtype=np.float64)
     applies = np.isfinite(memory)
-    if (num := int((applies & ~is_dev).sum())) < LEAST_QUESTIONS or (dev and not applies[is_dev].any()):
-        raise InputError(
-            f"{num} questions are too few: choosing a threshold and measuring it takes at least "
-            f"{LEAST_QUESTIONS} to which the metric applies."
-        )
+    for goal, part in {"measure": ~is_dev, **({"choose thresholds on": is_dev} if dev else {})}.items():
+        if (num := int((applies & part).sum())) < LEAST_QUESTIONS:
+            raise InputError(
+                f"{num} questions to {goal} are too few: it takes at least {LEAST_QUESTIONS} to which the "
+                "metric applies."
+            )
     kept, is_dev = [each for each, keeps in zip(every, applies, strict=True) if keeps], is_dev[applies]
     shared = [method for method in kept[0].answers if all(method in each.answers for each in kept)]
 
@@ -146,7 +150,7 @@ def _values(name: str, gate: Gate, signals: Sequence[Signals], problems: dict[st
     for at, each in enumerate(signals):
         try:
             found = gate(each)
-            value = float(max(found, default=0.0)) if isinstance(found, Sequence) else float(found)
+            value = float(np.max(found) if np.size(found) else 0.0)
             problem = f"it returned {value}"
         except MissingSignal as missing:
             value, problem = each.numbers.get(name, nan), f"{missing}"

@@ -14,8 +14,8 @@ A file is JSON Lines, may be packed (.gz), and has one object for each question:
 are required. Every other field whose value is a string, or an object with an `answer`, is the answer of the
 method of that name. An object may state its `searches` (0 for `none` and 1 for `one`), `calls` and `tokens`.
 Its other numbers are signals: of `one` for guards, and of any other answer for gates, where greater means
-less sure, unless a gate of that name says otherwise. `scores` are those of the passages found, and `router`
-has the probabilities that no search, one search, and several searches are needed.
+less sure, unless a gate of that name says otherwise. `scores` are those of the passages found, `router`
+has the probabilities that no search, one search, and several searches are needed, and `model` is a name.
 """
 
 import math
@@ -36,7 +36,7 @@ OUTCOMES = "outcomes.jsonl"
 MEMORY, READ, SEVERAL = "none", "one", "ircot"
 SHAPE = 'A line needs "id", "gold", "none" and "one"; docs/gates.md shows one.'
 _COSTS = ("searches", "calls", "tokens")
-_NO_ANSWER = ("id", "question", "gold", "scores", "router", "signals")
+_NO_ANSWER = ("id", "question", "model", "gold", "scores", "router", "signals")
 KNOWN_SEARCHES = {MEMORY: 0.0, READ: 1.0}
 _MOST_TOKENS = 100_000
 
@@ -49,6 +49,7 @@ class RecordedOutcome:
         answers: The answer of each method, by name, with its costs among its numbers; `MEMORY` and `READ` are
             among them.
         router: The probabilities that no search, one search and several are needed; empty if not recorded.
+        model: The name of the model that answered; empty if it was not recorded.
     """
 
     id: str
@@ -56,6 +57,7 @@ class RecordedOutcome:
     answers: Mapping[str, Written]
     signals: Signals = field(repr=False)
     router: tuple[float, ...] = ()
+    model: str = ""
 
     def cost(self, name: str, method: str) -> float:
         """Return the number of "searches" or "tokens" of a method; not a number if it was not recorded."""
@@ -98,7 +100,8 @@ def _outcome(record: Field, number: int) -> Iterator[RecordedOutcome]:
     numbers |= {RECORDED_ROUTER: 1 - router[0]} if router else {}
     question, scores = record.get("question", "").maybe_blank(), _numbers(record, "scores")
     signals = Signals(question, answers[MEMORY], answers[READ], scores, numbers)
-    yield RecordedOutcome(record["id"].id(), tuple(record["gold"].texts()), answers, signals, router)
+    id, golds, model = record["id"].id(), record["gold"].texts(), record.get("model", "").maybe_blank()
+    yield RecordedOutcome(id, tuple(golds), answers, signals, router, model)
 
 
 def _written(value: Field) -> Written:

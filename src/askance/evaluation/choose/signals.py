@@ -136,6 +136,7 @@ class SignalRecorder:
             "id": question.id,
             "question": question.text,
             "gold": list(example.golds),
+            "model": model.name,
             MEMORY: memory,
             READ: read,
             "scores": [hit.score for each in searches for hit in each.hits],

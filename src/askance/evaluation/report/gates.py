@@ -38,12 +38,13 @@ def gate_section(found: GateResults) -> Section:
         for reason, names in groupby(lacking, itemgetter(1))
     ]
     remarks += [
-        f"{each.name}: {counted(each.num_failed)} left out; the first: {found.failures[each.name]}"
+        f"{each.name}: {counted(each.num_failed)} left out of its row; the first: {found.failures[each.name]}"
         for each in (*found.gates, *found.guards)
         if each.num_failed
     ]
     title = f"{found.name}, {counted(found.num_questions)}"
-    return Section(title, [f"metric: {found.metric}; {how}"], remarks, list(_tables(found)))
+    models = f"model{'s' * (len(found.models) > 1)}: {', '.join(found.models)}; " if found.models else ""
+    return Section(title, [f"{models}metric: {found.metric}; {how}"], remarks, list(_tables(found)))
 
 
 def _tables(found: GateResults) -> Iterator[ResultTable]:
