@@ -23,6 +23,7 @@ from askance.evaluation.statistics.compare import MeanInterval, mean_interval, p
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.evaluation.statistics.selective import LEAST_RIGHT
 from askance.methods.gates.signals import Numbers
+from askance.text.answers import normalise_answer
 from askance.text.words import split_words
 
 Booleans = NDArray[np.bool_]
@@ -287,7 +288,7 @@ def nearest(questions: Questions) -> Booleans:
     """
     counts = np.zeros((len(questions.texts), _WORD_BUCKETS))
     for at, text in enumerate(questions.texts):
-        for word in split_words(text.lower()):
+        for word in split_words(normalise_answer(text)):
             counts[at, crc32(word.encode()) % _WORD_BUCKETS] = 1
     vectors = counts * np.log(len(counts) / np.maximum(counts.sum(axis=0), 1))
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _CONVERGED)

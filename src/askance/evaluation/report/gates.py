@@ -20,8 +20,8 @@ _NOTE = (
     "what the better of both answers gains on the better constant policy."
 )
 _HEADINGS = (
-    "policy", "AUROC", "threshold", "fires", "score", "95 %", "searches", "tokens per right answer",
-    "− never", "− always", "− better constant", "95 %", "saved", "broke", "room",
+    "policy", "AUROC", "threshold", "fires", "score", "searches", "tokens per right answer",
+    "− never", "− always", "− better constant", "saved", "broke", "room",
 )  # fmt: skip
 
 
@@ -62,20 +62,15 @@ def _tables(found: GateResults) -> Iterator[ResultTable]:
 
 
 def _row(each: Measured) -> tuple[str, ...]:
-    better = each.minus["better"]
     return (
         each.name,
         shown_area(each.auroc) or NONE,
         _shown(each.threshold, ".3g"),
         _shown(each.fires, ".0%"),
-        f"{each.score.mean:.3f}{BEST * each.is_gain}",
-        f"{each.score.low:.3f} to {each.score.high:.3f}",
+        f"{each.score}{BEST * each.is_gain}",
         _shown(each.searches, ".2f"),
         _shown(each.tokens_per_right, ",.0f"),
-        _difference(each.minus["never"]),
-        _difference(each.minus["always"]),
-        signed(better.mean),
-        f"{signed(better.low)} to {signed(better.high)}",
+        *map(_difference, each.minus.values()),
         f"{each.saved:.1%}",
         f"{each.broke:.1%}",
         _shown(each.room, ".0%"),
