@@ -180,7 +180,7 @@ def test_a_gate_that_fails_for_a_question_is_counted_and_the_table_goes_on(outco
     del lines[2]["none"]["doubt"]
     found = measured(outcomes(lines), {"fragile": fragile, "doubt": lambda signals: signals.number("doubt")})
     gates = by_name(found.gates)
-    assert (gates["fragile"].num_failed, gates["fragile"].num_questions) == (3, 97)
+    assert (gates["fragile"].num_failed, gates["fragile"].score.num_questions) == (3, 97)
     assert found.failures["fragile"] == "ZeroDivisionError: by zero"
     assert (gates["doubt"].num_failed, found.failures["doubt"]) == (1, "doubt was not recorded")
     assert gates["fragile"].score.mean == gates["doubt"].score.mean == 1.0

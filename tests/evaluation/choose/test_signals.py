@@ -77,7 +77,7 @@ def test_the_answers_are_those_of_the_methods_with_all_signals(tmp_path):
 def test_a_model_without_signals_is_recorded_without_them_and_they_are_named(tmp_path):
     bare = {"signals": frozenset(), "capabilities": frozenset({"raw"})}
     assert lacking(ScriptedModel(**bare)) == [
-        "log-probabilities", "entropies", "margins", "attention", "P(True)",
+        "logprob", "entropy", "top_logprobs", "attention", "P(True)",
     ]  # fmt: skip
     assert lacking(ScriptedModel()) == []
     (first, *_), _, _ = recorded(tmp_path, recorder(samples=0, **bare))

@@ -105,7 +105,6 @@ class Measured:
     """
 
     name: str
-    num_questions: int
     num_failed: int
     score: MeanInterval
     fires: float | None
@@ -229,7 +228,6 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
     others = taken.keys() - {MEMORY, READ}
     return Measured(
         name=name,
-        num_questions=len(scores),
         num_failed=0,
         score=score,
         fires=None if others else float(taken[READ][questions.measured].mean()),

@@ -41,13 +41,7 @@ from askance.text.support import cited_sentences
 
 Row = dict[str, Any]
 _ROW: TypeAdapter[Row] = TypeAdapter(Row)
-SIGNALS = {
-    "logprob": "log-probabilities",
-    "entropy": "entropies",
-    "top_logprobs": "margins",
-    "attention": "attention",
-}
-"""The signals of tokens, with the names to show."""
+_SIGNALS = "logprob", "entropy", "top_logprobs", "attention"
 _TEMPERATURE = 1.0
 """The temperature of the sampled answers."""
 _IS_TRUE = "\nIs the proposed answer true or false?", "\nIt is"
@@ -62,19 +56,14 @@ _PERCENT = re.compile(r"[^\d-]*(100|\d{1,2})\s*(?:%|(?:/|out of) ?100)?\D*")
 
 def wanted(model: Model) -> Want:
     """Return all signals of tokens that a model can give."""
-    given = model.signals
-    return Want(
-        "logprob" in given,
-        2 * ("top_logprobs" in given),
-        entropy="entropy" in given,
-        attention="max" if "attention" in given else None,
-    )
+    logprob, entropy, top, attention = (each in model.signals for each in _SIGNALS)
+    return Want(logprob, 2 * top, entropy=entropy, attention="max" if attention else None)
 
 
 def lacking(model: Model) -> list[str]:
     """Return the names of the signals that a model can't give."""
-    named = [called for signal, called in SIGNALS.items() if signal not in model.signals]
-    return named + ["P(True)"] * ("score" not in model.capabilities)
+    signals = [each for each in _SIGNALS if each not in model.signals]
+    return signals + ["P(True)"] * ("score" not in model.capabilities)
 
 
 class _Watched(WrappedModel):
