@@ -152,8 +152,10 @@ def test_the_nearest_other_questions_vote_with_their_gains():
     questions = Questions(tuple(texts), scores, {}, {}, ~tests, tests)
     found = nearest(questions)
     assert found.diagonal().tolist() == [True] * 8 + [True] * 7 + [False]  # 99 outvotes, but not for itself
-    dev = np.arange(16) < 8  # on which every search is a gain
-    assert nearest(replace(questions, trains=dev[None], tests=~dev[None])).all()
+    dev = np.arange(108) < 8  # on which every search is a gain, before 100 like the last one
+    texts += texts[-1:] * 92
+    scores = {"none": np.zeros(108), "one": np.append(gains, [-1.0] * 92)}
+    assert nearest(Questions(tuple(texts), scores, {}, {}, dev[None], ~dev[None])).all()
     nothing = replace(questions, scores={"none": zeros, "one": zeros})
     assert not nearest(nothing).any()
 
@@ -251,7 +253,8 @@ def test_files_may_be_packed_and_must_hold_questions(tmp_path, outcomes):
 def test_too_few_questions_are_refused(outcomes, golds):
     lines = [{**line(at, True, False), "gold": golds} for at in range(9 if golds == ["Rhine"] else 20)]
     few, enough = outcomes(lines), outcomes(known_and_unknown())
-    with pytest.raises(InputError, match="questions to measure are too few"):
-        measured(few)
+    for dev in ((), enough):
+        with pytest.raises(InputError, match="questions to measure are too few"):
+            measured(few, dev=dev)
     with pytest.raises(InputError, match="questions to choose thresholds on are too few"):
         measured(enough, dev=few)

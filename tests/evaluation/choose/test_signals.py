@@ -94,7 +94,7 @@ def test_a_model_without_signals_is_recorded_without_them_and_they_are_named(tmp
         *((text, None) for text in ("", "high", "-7", "0.7", "170", "60 or 70", "7e1", "999" * 5)),
     ],
 )
-def test_a_chat_server_states_its_confidence_and_a_malformed_one_is_left_out(text, confidence, tmp_path):
+def test_a_confidence_is_asked_for_in_a_chat_and_a_malformed_one_is_left_out(text, confidence, tmp_path):
     def states(prompt, key):
         if key[-1] != "confidence":
             return reply(prompt, key)
@@ -102,7 +102,7 @@ def test_a_chat_server_states_its_confidence_and_a_malformed_one_is_left_out(tex
         assert "Proposed answer: Kiel\nHow probable" in prompt
         return text
 
-    bare = recorder(states, 0, signals=frozenset(), capabilities=frozenset({"chat"}))
+    bare = recorder(states, 0, signals=frozenset(), capabilities=frozenset({"raw", "chat"}))
     (first, *_), failures, _ = recorded(tmp_path, bare, EXAMPLES[:1])
     assert (first.signals.memory.numbers.get("stated_confidence"), failures) == (confidence, {})
 
