@@ -222,6 +222,7 @@ def test_the_greatest_word_counts_and_a_draft_without_words_counts_0(outcomes):
         ({"id": "0"}, "has two questions with the id '0'"),
         ({"router": [0.1, 0.9]}, "field router: not three probabilities"),
         ({"router": ["a", 1, 2]}, "field router.0: not a finite number, found 'a'"),
+        ({"scores": [10**400]}, "field scores.0: not a finite number, found 1000"),
         ({"scores": [float("nan")]}, "field scores.0: not a finite number, found nan"),
         ({"none": {"answer": "x", "p_true": float("inf")}}, "field none.p_true: not a finite number"),
         (

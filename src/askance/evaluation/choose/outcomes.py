@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from sys import float_info
 
 from askance.core.errors import DatasetError
 from askance.core.records import Field, read_records
@@ -108,9 +109,7 @@ def _written(value: Field) -> Written:
     if isinstance(value.value, str):
         return Written(value.maybe_blank())
     numbers = {
-        name: _number(value[name])
-        for name, each in value.object().items()
-        if isinstance(each, int | float) and not isinstance(each, bool)
+        name: _number(value[name]) for name, each in value.object().items() if type(each) in (int, float)
     }
     draft, samples = value.get("draft", {}), value.get("samples", [])
     influences = _numbers(draft, "influences")
@@ -148,6 +147,6 @@ def _numbers(place: Field, name: str) -> tuple[float, ...]:
 
 def _number(value: Field) -> float:
     number = value.value
-    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+    if type(number) not in (int, float) or not abs(number) <= float_info.max:
         raise value.flaw("not a finite number", found=True)
     return float(number)
