@@ -76,7 +76,8 @@ class Application:
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
         encoder, opened = (self.index.encoder, self.index.opened) if self.index else (None, None)
         engine = replace(config.open(encoder=encoder, retriever=opened), on_end=on_end)
-        self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
+        self.engines = Engines(config, engine, limits.searches_per_question)
+        self.keys, self.limits = keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(self.admission)
         self._retriever = engine.retriever

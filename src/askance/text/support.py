@@ -46,6 +46,8 @@ LEAST_WORDS = 2
 _MOST_TITLE = 60
 _UNENDED = re.compile(r"\s*(?:[\w,;:'’%&$€/-]|[^\S\n]|[.,](?=[a-z0-9]))*[^\n]?")
 """Text in which no sentence ends, and the character after which one may."""
+_MOST_SENTENCES = 1_000
+"""The number of sentences of an answer whose citations are looked for."""
 _MOST_UNENDED = 1_000
 """The number of characters in which a sentence is not cut (see `sentence_spans`)."""
 _QUOTATION = re.compile(r"[\"“„”«»‹›‘‚「」『』《》()（）\[\]{}]|(?<!\w)['’]|['’](?!\w)")
@@ -150,7 +152,7 @@ def sentence_support(
     marks: Sequence[ModelMarker] = (),
     known: Sequence[SentenceSupport] = (),
 ) -> Iterator[SentenceSupport]:
-    """Yield the passages that each sentence of an answer cites.
+    """Yield the passages that each sentence of an answer cites, for at most the first 1,000 sentences.
 
     Args:
         text: The answer without markers.
@@ -167,7 +169,7 @@ def sentence_support(
     support, named = [*known], defaultdict[int, list[ModelMarker]](list)
     for mark in marks:
         named[_sentence_of(mark.offset, text, spans)].append(mark)
-    for index, (start, end) in enumerate(spans[len(known) :], len(known)):
+    for index, (start, end) in enumerate(spans[len(known) : _MOST_SENTENCES], len(known)):
         question = next((question for offset, question in reversed(questions) if offset <= start), "")
         claim = claim_of(text[start:end], question, text[start:end] if short is None else short)
         passages, why = _supporting(
