@@ -59,7 +59,8 @@ class SearchBudget:
         """Return an engine with the threshold for the next question, which it reports when it has ended."""
 
         def ended(trace: Trace) -> None:
-            self._seen.append(self._read(trace))
+            if (seen := self._read(trace)).scores or seen.searches:  # small talk is not
+                self._seen.append(seen)
             if engine.on_end is not None:
                 engine.on_end(trace)
 

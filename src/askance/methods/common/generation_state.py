@@ -189,8 +189,8 @@ class GenerationState:
     async def write_all(self) -> None:
         """Generate the whole answer in one call, and commit its text while the model writes it.
 
-        Without a passage, the tokens have log-probabilities, if the model gives them: the answer's own
-        probability (see `text.support.source_of`).
+        Without a passage, a model in this process also gives the answer's own probability (see
+        `text.support.source_of`). A server would need more time, and some then lose characters.
 
         Raises:
             ModelFailure: The server broke off, and wrote another text on the next attempt.
@@ -201,7 +201,8 @@ class GenerationState:
             committed.append(text)
             self.run.trace.commit(text)
 
-        want = Want(logprob=not self.hits and "logprob" in self.run.model.signals)
+        model = self.run.model
+        want = Want(logprob=not self.hits and "logprob" in model.signals and "attend" in model.capabilities)
         generation = await self.write(self.max_tokens, ("answer",), want, on_text=commit)
         shown = "".join(committed)
         if not generation.text.startswith(shown):
