@@ -59,7 +59,7 @@ UPPSALA = Passage("p", "Ingmar Bergman", "Ingmar Bergman was born in Uppsala.")
 )
 def test_a_reply_is_written_from_the_conversation_without_a_search_and_never_abstained(capabilities, source):
     """The engine abstains from every answer after a search."""
-    model = ScriptedModel([BORN, "I said Uppsala.", BORN], capabilities=capabilities)
+    model = ScriptedModel([BORN, "I said Uppsala.", "Hello!", BORN], capabilities=capabilities)
     retriever = ScriptedRetriever((UPPSALA,))
     strict = Abstaining(ScriptedPairScorer(), 1.0, default_calibration())
     single = make_method("single", {"ask_short_answer": False})
@@ -74,6 +74,7 @@ def test_a_reply_is_written_from_the_conversation_without_a_search_and_never_abs
     (written,) = [event for event in result.trace.events if isinstance(event, Generated)]
     for shown in ("Not in the documents", "Where was Ingmar Bergman born?", "of the user: 1", "small talk"):
         assert written.prompt.count(shown) == 1
+    assert Conversation(engine).ask("hello").answer.text == "Hello!"
     assert retriever.queries == ["Where was Ingmar Bergman born?"]
     engine.ask("hello")
     assert retriever.queries[1:] == ["hello"], "a single question is always searched for"

@@ -45,7 +45,7 @@ def _is_listed(words: list[str]) -> bool:
 
 @checked_dataclass()
 class SmallTalkHistory(QuestionRewriter):
-    """What shows the last turns of the conversation to the method that replies to small talk."""
+    """A rewriter that keeps the question of small talk, and gives the method the last turns that fit."""
 
     async def rewrite(self, question: Question, run: Run) -> Question:
         """Return the question with the earlier turns that fit, and record why nothing is searched for."""
