@@ -44,7 +44,7 @@ class DraftAgreement(WritesAnswer):
 
     drafts: int = parameter(3, "number of drafts from memory; 0: always search", at_least=0)
     agree: float = parameter(1.0, "share of the drafts that must agree", at_least=0.01, at_most=1)
-    temperature: float = parameter(0.7, "sampling temperature of the drafts", at_least=0.01)
+    draft_temperature: float = parameter(0.7, "sampling temperature of the drafts", at_least=0.01)
     passages: int = parameter(3, "number of passages per search", at_least=1)
     max_rounds: int = parameter(3, "maximum number of searches", at_least=1)
 
@@ -75,7 +75,7 @@ class DraftAgreement(WritesAnswer):
         """Return drafts from memory, each with its short answer after normalisation."""
         question, model = state.question, state.run.model
         prompt = prompts.answer_prompt(model, question, layout=self.layout, template=self.prompts)
-        sampling = Sampling(self.max_tokens, self.temperature, stop=prompts.stops_of(prompt))
+        sampling = Sampling(self.max_tokens, self.draft_temperature, stop=prompts.stops_of(prompt))
         drafts = await model.generate(GenerateRequest(prompt, sampling, n=self.drafts, key=("drafts",)))
         plain = [parse_markers(draft.text, question, state.run.trace).text for draft in drafts]
         return [(text, normalise_answer(short_answer(text, question))) for text in plain]
