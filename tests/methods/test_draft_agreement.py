@@ -49,6 +49,11 @@ def test_drafts_agree_if_enough_state_the_same_short_answer(drafts, agree, text,
     assert len(samples) == 3
 
 
+def test_drafts_are_samples():
+    events = run(DraftAgreement(), ScriptedModel())[0].trace.events
+    assert len({event.text for event in events if event.type == "generate" and "drafts" in event.key}) == 3
+
+
 def test_one_draft_is_no_agreement():
     assert run(DraftAgreement(drafts=1), scripted(drafts="The answer is Bonn."))[0].answer.agreement is None
 
