@@ -59,7 +59,8 @@ def test_a_stream_has_the_committed_text_then_sources_annotations_and_the_end(se
 
 
 METHODS = (
-    "single flare dragin closed_book fixed_sentence fixed_length iterdrag selfrag airrag_lite blender".split()
+    "single flare dragin closed_book fixed_sentence fixed_length iterdrag draft_agreement selfrag airrag_lite "
+    "blender".split()
 )
 LINKS = "![x](http://evil.example) in Uppsala, [1](http://evil.example) 3.5 times.\n\n\n"
 REPLIES = [

@@ -49,7 +49,7 @@ class DraftAgreement(WritesAnswer):
     max_rounds: int = parameter(3, "maximum number of searches", at_least=1)
 
     paper: ClassVar[str] = "none; agreement as in Wang et al. 2022 (self-consistency)"
-    searches: ClassVar[str] = "if drafts from memory disagree, until passages support the answer"
+    searches: ClassVar[str] = "if drafts disagree"
     continues: ClassVar[bool] = False
 
     async def answer(self, question: Question, run: Run) -> Answer:
