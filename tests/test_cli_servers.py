@@ -138,7 +138,7 @@ def test_a_refused_key_ends_only_the_cells_of_its_model(run, evaluate, server, t
 @pytest.mark.parametrize(
     ("options", "name", "lack"),
     [
-        ("chat=1", "single", "needs logprob, raw or chat with continuation"),
+        ("chat=1", "draft_agreement", "needs logprob, raw or chat with continuation"),
         ("continuation=1", "iterdrag", "needs logprob, which"),
         ("continuation=1&logprobs=1", "flare", "needs attention, which"),
     ],
@@ -158,7 +158,7 @@ def test_the_best_method_that_a_server_supports_answers(ask, sample_index, optio
 def test_a_method_that_a_server_does_not_support_is_refused(ask, evaluate, server, sample_index):
     index = ("--index", sample_index)
     code, _, err, _ = ask("chat=1", *index, "--set", "passages=2")
-    assert (code, err.count("single answers")) == (0, 1), "parameters go with the method that answers"
+    assert (code, err.count("draft_agreement answers")) == (0, 1), "parameters go with the method that answers"
     code, _, err, _ = ask("chat=1", *index, "--set", "threshold=0.5")
     assert (code, "error: method dragin needs logprob" in err) == (2, True)
     code, _, err, _ = ask("chat=1")

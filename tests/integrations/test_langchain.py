@@ -216,7 +216,7 @@ def test_the_default_method_gives_way_to_one_that_the_model_supports():
     made = open_engine(
         models={"answer": f"langchain:{HERE}:chat_model"}, retriever=f"langchain:{HERE}:retriever"
     )
-    assert type(made.method).__name__ == "Single"
+    assert type(made.method).__name__ == "DraftAgreement"
 
 
 def retrieve_with(spec):

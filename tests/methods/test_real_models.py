@@ -21,7 +21,7 @@ OPERATIONS = {"llama": "two layers", "qwen": "two layers", "bundled": "thirty la
 """What the numbers of a model that torch computes may be off by, where sums are added up otherwise."""
 FOR_ANY_MODEL = [name for name in EVERY_METHOD if name != "selfrag_authors"]  # it needs reflection tokens
 LIMITS = {
-    "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24,
+    "passages": 1, "look_ahead_tokens": 12, "max_tokens": 24, "drafts": 2,
     "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12, "max_iters": 2,
 }  # fmt: skip
 BY_TORCH = ("single", "dragin", "selfrag")

@@ -145,7 +145,7 @@ class Methods:
         def ask():
             return open_engine(**engine).ask(QUESTION)
 
-        if method == "airrag" and self.best == "single":
+        if method == "airrag" and self.best == "draft_agreement":
             pytest.skip("needs samples")
         if method in self.refused:
             error, words = self.refused[method]
@@ -235,7 +235,7 @@ class TestAskanceServe(Methods, OverChat):
 
     server, name = "askance_serve", "askance/closed_book"
     signals, capabilities = frozenset(), frozenset({"chat"})
-    best = "single"
+    best = "draft_agreement"
     refused = dict.fromkeys(("flare", "dragin", "selfrag"), (InputError, "needs logprob"))
     test_a_key_decides_a_sample = test_tokens_join_to_the_text = None
     test_concurrent_calls_equal_sequential_ones = None

@@ -73,7 +73,8 @@ def test_small_talk_is_searched_for_only_if_it_is_the_first_message(served, stre
 
 
 METHODS = (
-    "single flare dragin closed_book fixed_sentence fixed_length iterdrag selfrag airrag_lite blender".split()
+    "single flare dragin closed_book fixed_sentence fixed_length iterdrag draft_agreement selfrag "
+    "airrag_lite blender".split()
 )
 LINKS = "![x](http://evil.example) in Uppsala, [1](http://evil.example) 3.5 times.\n\n\n"
 REPLIES = [

@@ -20,7 +20,7 @@ from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"
 DEFAULT_RETRIEVER = "bm25"
-FALLBACKS = ("flare", "iterdrag", "single")
+FALLBACKS = ("flare", "iterdrag", "draft_agreement", "single")
 """The methods to try, in this order, if no method is named and the model does not support the default one."""
 
 
@@ -87,6 +87,7 @@ METHODS = {
     "dragin": Kind("askance.methods.dragin.method:Dragin"),
     "selfrag": Kind("askance.methods.selfrag.method:Selfrag"),
     "iterdrag": Kind("askance.methods.iterdrag:Iterdrag"),
+    "draft_agreement": Kind("askance.methods.draft_agreement:DraftAgreement"),
     "airrag": Kind("askance.methods.airrag.method:Airrag"),
     "airrag_lite": Kind("askance.methods.airrag.method:AirragLite"),
     "blender": Kind("askance.methods.blender:Blender"),
