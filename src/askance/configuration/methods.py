@@ -13,7 +13,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 import pydantic
 
@@ -23,6 +23,7 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     FALLBACKS,
     METHODS,
+    NAMES,
     PROMPT_SETS,
     Kind,
 )
@@ -33,6 +34,7 @@ from askance.core.parameters import changed_parameters, name_of, parse_parameter
 from askance.core.ports import Encoder, Method, Model, Retriever, RoleModel, language_model
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
+from askance.methods.gates.named import NamedGate, named_gate
 
 RECORDS = {
     "linguistics": "askance.text.spacy_pipeline:load_linguistics",
@@ -137,7 +139,7 @@ def _make(
     options = method.options if isinstance(method, Spec) else {}
     own, of_members = _split_by_member({**options, **settings})
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
-    defaults = preset.parameters(cls, values)
+    defaults = preset.parameters(cls, values, _with_gates)
     if "prompts" not in values:
         defaults |= reader_prompts(cls, model)
     if is_member:  # the calling method limits the input tokens of its members
@@ -187,7 +189,7 @@ def calibrated_methods() -> dict[str, str]:
 
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a method's parameters, in which a record is a string."""
-    properties, hints = {}, get_type_hints(cls)
+    properties, hints = {}, get_type_hints(cls, include_extras=True)
     for each in _fields(cls):
         is_record, limits = is_dataclass(hints[each.name]), (math.inf, -math.inf)
         default = str(each.default) if is_record or each.default in limits else each.default
@@ -245,6 +247,12 @@ def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     return parse_parameters(cls, typed)
 
 
+def _with_gates(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the parameters of a preset, which is data and can name gates, but no file of another record."""
+    gates = settings.keys() & {"trigger", "guard"} & defaults_of(cls).keys()
+    return parse_parameters(cls, {**settings, **{key: _record(cls, key, settings[key]) for key in gates}})
+
+
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:
     """Return the record that a text describes, for a parameter that holds one; else return the value."""
     if not isinstance(value, str | Path):
@@ -254,7 +262,12 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
         return resolve_name(RECORDS[parameter])(value, *makes_methods)
     from askance.configuration.prompts import TEMPLATES, open_prompts
 
-    template = type(defaults_of(cls)[parameter])
+    template, hint = type(defaults_of(cls)[parameter]), get_type_hints(cls)[parameter]
+    if NamedGate in get_args(hint) and value not in {"none"}.union(*map(get_args, get_args(hint))):
+        from askance.configuration.evaluation import find_gate
+
+        kind, known = NAMES[parameter]
+        return named_gate(str(value), find_gate(kind, str(value), known), is_guard=kind == "guards")
     return open_prompts(value, template) if template in TEMPLATES else value
 
 
