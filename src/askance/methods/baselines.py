@@ -80,7 +80,8 @@ class Single(WritesAnswer):
         answer, outcome, which = memory, "memory", "not above"
         if number > self.guard_threshold:
             answer, outcome, which = read, "passages", "above"
-        why = f"{number:.3g} is {which} {self.guard_threshold:g}: {memory.short!r} or, read, {read.short!r}"
+        why = f"{guard.name} is {number:.3g}, {which} {self.guard_threshold:g}: "
+        why += f"{memory.short!r} from memory, {read.short!r} from the passages"
         evidence = {"threshold": self.guard_threshold, "numbers": {guard.name: number}}
         run.trace.decide("source", outcome, why, signal=guard.name, **evidence)
         run.trace.commit(answer.text)

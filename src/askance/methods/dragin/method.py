@@ -318,7 +318,7 @@ class Dragin(DraginParameters):
         scores = {} if self.gate else {word: score(word) for word in content}
         if self.gate and content:
             influences = tuple(map(influence, words)) if attention else ()
-            draft = Written(written.text.strip(), tuple(map(_certain_blank, tokens)), influences)
+            draft = Written(written.text.strip(), _certain_if_lost(tokens), influences)
             values = self.gate.values(Signals(question, draft))
             numbers = dict(zip(words, values.tolist(), strict=True)) if values.ndim else {}
             scores = {word: numbers[word] for word in content} if numbers else {content[-1]: float(values)}
@@ -337,9 +337,11 @@ class Dragin(DraginParameters):
         return heaviest_words(words, self.query_top)
 
 
-def _certain_blank(token: Token) -> Token:
-    """Return a token that can't trigger a search (see `GenerationState.scorable`) as a certain one."""
-    return token if token.text.strip() else replace(token, logprob=0.0, entropy=0.0)
+def _certain_if_lost(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """Return tokens in which those that lost their signals (see `GenerationState.scorable`) are certain."""
+    kept = [each for each in tokens if each.logprob is not None or each.entropy is not None]
+    certain = (each if each in kept else replace(each, logprob=0.0, entropy=0.0) for each in tokens)
+    return tuple(certain) if kept else tokens
 
 
 def improbability(token: Token) -> float:
