@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from math import nan
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from askance.configuration.methods import make_method, parameter_schema
 from askance.configuration.presets import preset_text
 from askance.core.errors import GateFailure, InputError, MissingAbility, ModelLacks
+from askance.core.trace import Decided
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.dragin.method import Dragin
@@ -18,6 +21,7 @@ from askance.methods.gates.named import named_gate
 from askance.methods.gates.of_tokens import rind
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.storage.trace_file import read_trace
 from tests.asking import ask
 from tests.methods.gates.test_gates import GATES, GUARDS
 from tests.tolerances import near
@@ -242,6 +246,25 @@ def test_a_guard_reads_both_answers_of_a_real_model(name, request):
     (source,) = [each for each in result.trace.decisions if each.name == "source"]
     assert result.answer == (read if source.outcome == "passages" else memory).answer
     assert (source.numbers["rises"] > 0) == (source.outcome == "passages")
+
+
+def test_the_gate_of_the_page_is_a_trigger_and_a_row_of_the_table(run, tmp_path, monkeypatch, sample_index):
+    page = (Path(__file__).parents[3] / "docs" / "gates.md").read_text(encoding="utf-8")
+    (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    assert len(code.splitlines()) <= 25
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_module.py").write_text(code)
+    asked, measured = re.findall(r"\$ askance ((?:ask|gates) .*my_module:least_margin.*)", page)
+    status, _, err = run(asked.replace("my-index", str(sample_index)) + " --model scripted --trace t.jsonl")
+    assert status == 0, err
+    decisions = [each for each in read_trace(tmp_path / "t.jsonl") if isinstance(each, Decided)]
+    assert "my_module:least_margin" in {each.signal for each in decisions}
+    rows = [{"question": f"Which river is number {at}?", "answers": ["Rhine"]} for at in range(10)]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = f"--dataset jsonl:q.jsonl --index {sample_index} --model scripted --samples 0 --out signals"
+    assert run(f"signals {given}")[0] == 0
+    status, out, _ = run(measured)
+    assert (status, "my_module:least_margin" in out) == (0, True)
 
 
 PLUGIN = """
