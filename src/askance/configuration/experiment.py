@@ -29,7 +29,6 @@ from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.provenance import code_of
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.methods.common.prompts import PromptTemplate
-from askance.methods.gates.named import NamedGate
 from askance.retrieval.filters import filtered_retriever
 
 PROMPTS_OF_DATASET = "dataset"
@@ -149,6 +148,5 @@ def _modules(experiment: Experiment, method: Any) -> Iterator[str]:
     yield from (plugin_module("metric", metric) for metric in experiment.metrics)
     for member in with_members(method):
         yield type(member).__module__
-        values = [getattr(member, parameter) for parameter in defaults_of(type(member))]
-        values = [value.gate if isinstance(value, NamedGate) else type(value) for value in values]
-        yield from (value.__module__ for value in values)
+        values = (getattr(member, parameter) for parameter in defaults_of(type(member)))
+        yield from (getattr(value, "gate", type(value)).__module__ for value in values)

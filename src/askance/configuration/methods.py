@@ -7,7 +7,7 @@ The settings of a member of `blender`, or of a method that is an action of `airr
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field, fields, is_dataclass, replace
 from functools import partial
@@ -139,7 +139,7 @@ def _make(
     options = method.options if isinstance(method, Spec) else {}
     own, of_members = _split_by_member({**options, **settings})
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
-    defaults = preset.parameters(cls, values, _with_gates)
+    defaults = preset.parameters(cls, values, partial(_typed, records=("trigger", "guard")))
     if "prompts" not in values:
         defaults |= reader_prompts(cls, model)
     if is_member:  # the calling method limits the input tokens of its members
@@ -238,19 +238,17 @@ def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     return own, of_members
 
 
-def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a method's own settings, without those of members, to the types of its parameters."""
+def _typed(cls: type[Any], settings: Mapping[str, Any], records: Sequence[str] = ()) -> dict[str, Any]:
+    """Convert a method's own settings, without those of members, to the types of its parameters.
+
+    Args:
+        records: The parameters that may name a record; by default all. A preset is data, and names no file.
+    """
     typed = dict(settings)
-    for key in settings.keys() & defaults_of(cls):
+    for key in settings.keys() & defaults_of(cls).keys() & set(records or settings):
         with about(f"parameters.{key}"):
             typed[key] = _record(cls, key, settings[key])
     return parse_parameters(cls, typed)
-
-
-def _with_gates(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the parameters of a preset, which is data and can name gates, but no file of another record."""
-    gates = settings.keys() & {"trigger", "guard"} & defaults_of(cls).keys()
-    return parse_parameters(cls, {**settings, **{key: _record(cls, key, settings[key]) for key in gates}})
 
 
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:

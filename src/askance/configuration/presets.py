@@ -66,9 +66,8 @@ class Preset:
             raise PresetError(f"preset {self.name!r}: {error}") from error
         calibrated = search_parameter(cls)
         if calibrated is not None:
-            fields = {name: parameter_field(cls, name) for name in calibrated.belongs_to}
-            valid_with = {name: parameters.get(name, field.default) for name, field in fields.items()}
-            valid_with |= {name: value for name, value in parameters.items() if isinstance(value, str | bool)}
+            valid_with = {name: parameter_field(cls, name).default for name in calibrated.belongs_to}
+            valid_with |= {key: value for key, value in parameters.items() if type(value) not in (int, float)}
             if any(given.get(name, value) != value for name, value in valid_with.items()):
                 parameters.pop(calibrated.name, None)
         return {name: value for name, value in parameters.items() if name not in given}

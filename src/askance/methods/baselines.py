@@ -20,7 +20,7 @@ from askance.methods.common.search import (
     search_to_fit,
 )
 from askance.methods.common.token_limit import answer_within_limit
-from askance.methods.gates.named import NUM_SAMPLES, GateParameter, NamedGate, WatchedModel, want_of
+from askance.methods.gates.named import NUM_SAMPLES, GateParameter, WatchedModel, want_of
 from askance.methods.gates.signals import Signals, Written
 from askance.text.answers import AnswerEnd, SentenceEnd
 
@@ -73,17 +73,24 @@ class Single(WritesAnswer):
     async def answer(self, question: Question, run: Run) -> Answer:
         if self.guard is None:
             return await self._read(question, run)
-        guard, same = self.guard, {each.name: getattr(self, each.name) for each in fields(ClosedBook)}
-        memory, draft = await _watch(ClosedBook(**same), question, run, guard, guard.needs_samples)
-        read, written = await _watch(replace(self, guard=None), question, run, guard)
+        guard, want = self.guard, want_of((run.model.signals - {"attention"}) | self.guard.signals)
+
+        async def watch(method: ClosedBook | Single, num_samples: int) -> tuple[Answer, Written]:
+            watched = WatchedModel(run.model, want)
+            inner = replace(run, models={**run.models, "answer": watched}, trace=run.trace.aside())
+            answer = await answer_within_limit(replace(method, l_max=None), question, inner)
+            return answer, await watched.written(answer, question, num_samples)
+
+        same = {each.name: getattr(self, each.name) for each in fields(ClosedBook)}
+        memory, draft = await watch(ClosedBook(**same), NUM_SAMPLES * guard.needs_samples)
+        read, written = await watch(replace(self, guard=None), 0)
         number = float(max(guard.values(Signals(question.text, draft, written)).flat, default=0.0))
-        answer, outcome, which = memory, "memory", "not above"
-        if number > self.guard_threshold:
-            answer, outcome, which = read, "passages", "above"
-        why = f"{guard.name} is {number:.3g}, {which} {self.guard_threshold:g}: "
+        is_read = number > self.guard_threshold
+        why = f"{guard.name} is {number:.3g}, {'' if is_read else 'not '}above {self.guard_threshold:g}: "
         why += f"{memory.short!r} from memory, {read.short!r} from the passages"
-        evidence = {"threshold": self.guard_threshold, "numbers": {guard.name: number}}
-        run.trace.decide("source", outcome, why, signal=guard.name, **evidence)
+        evidence = {"signal": guard.name, "threshold": self.guard_threshold, "numbers": {guard.name: number}}
+        run.trace.decide("source", "passages" if is_read else "memory", why, **evidence)
+        answer = read if is_read else memory
         run.trace.commit(answer.text)
         return answer
 
@@ -107,16 +114,6 @@ class Single(WritesAnswer):
         state.show_passages(hits)
         await state.write_all()
         return await state.finish()
-
-
-async def _watch(
-    method: ClosedBook | Single, question: Question, run: Run, guard: NamedGate, samples: bool = False
-) -> tuple[Answer, Written]:
-    """Return a method's answer, also with the signals that a guard reads."""
-    watched = WatchedModel(run.model, want_of((run.model.signals - {"attention"}) | guard.signals))
-    inner = replace(run, models={**run.models, "answer": watched}, trace=run.trace.aside())
-    answer = await answer_within_limit(replace(method, l_max=None), question, inner)
-    return answer, await watched.written(answer, question, NUM_SAMPLES * samples)
 
 
 @checked_dataclass(kw_only=True)

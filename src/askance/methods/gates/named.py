@@ -18,7 +18,6 @@ from askance.text.linguistics import token_words
 from askance.text.support import cited_sentences
 
 _OF_TOKENS: frozenset[Signal] = frozenset(("logprob", "entropy", "top_logprobs", "attention"))
-_SAMPLES = "samples"
 _TEMPERATURE = 1.0
 """The temperature of sampled answers."""
 NUM_SAMPLES = 5
@@ -78,12 +77,11 @@ def named_gate(name: str, gate: Gate, *, is_guard: bool = False) -> NamedGate:
     Raises:
         InputError: The gate needs something else.
     """
-    if lack := _lack(gate, {*_OF_TOKENS, _SAMPLES} if is_guard else _OF_TOKENS, is_guard):
+    every = {*_OF_TOKENS, "samples"}
+    if lack := _lack(gate, every if is_guard else _OF_TOKENS, is_guard):
         use = "guard, which knows both answers" if is_guard else "trigger, which only knows a sentence"
         raise InputError(f"{name} can't be a {use} with the signals of its tokens: {lack}. Name another.")
-    signals = frozenset(
-        each for each in _OF_TOKENS if _lack(gate, {*_OF_TOKENS, _SAMPLES} - {each}, is_guard)
-    )
+    signals = frozenset(each for each in _OF_TOKENS if _lack(gate, every - {each}, is_guard))
     return NamedGate(name, gate, signals, bool(_lack(gate, _OF_TOKENS, is_guard)))
 
 
@@ -92,14 +90,12 @@ def _lack(gate: Gate, known: Collection[str], is_guard: bool) -> str:
     logprob, entropy = (-0.5 if signal in known else None for signal in ("logprob", "entropy"))
     top = (("", -0.5), ("", -1.5)) if "top_logprobs" in known else ()
     draft = tuple(Token(-1, " Bonn", at, at + 5, logprob, entropy, top) for at in (0, 5, 10, 15))
-    influences, samples = (0.2,) * 4 * ("attention" in known), ("Bonn", "Ulm") * (_SAMPLES in known)
+    influences, samples = (0.2,) * 4 * ("attention" in known), ("Bonn", "Ulm") * ("samples" in known)
     written = Written("Bonn", draft, influences, samples, {"support": 1.0})
     try:
         gate(Signals("Where is Bonn?", written, written if is_guard else None))
-    except MissingSignal as missing:
-        return str(missing)
-    except Exception:  # says nothing about signals
-        return ""
+    except Exception as error:  # any other error says nothing about signals
+        return str(error) if isinstance(error, MissingSignal) else ""
     return ""
 
 
@@ -126,10 +122,13 @@ class WatchedModel(WrappedModel):
 
     async def written(self, answer: Answer, question: Question, num_samples: int = 0) -> Written:
         """Return an answer with its signals, and with short answers of texts sampled from its prompt."""
-        tokens, samples, influences = self.generation.tokens, tuple[str, ...](), tuple[float, ...]()
-        if self.want.attention and tokens:
-            seen, words = model_attention_map(self.generation, question.text, ""), token_words(tokens)
-            influences = tuple(seen.influence(word.start, word.end, "max", False) for word in words)
+        tokens, samples, words = (
+            self.generation.tokens,
+            tuple[str, ...](),
+            token_words(self.generation.tokens),
+        )
+        seen = model_attention_map(self.generation, question.text, "") if self.want.attention else None
+        influences = tuple(seen.influence(word.start, word.end, "max", False) for word in words if seen)
         if num_samples:
             sampling, key = replace(self.request.sampling, temperature=_TEMPERATURE), self.request.key
             request = GenerateRequest(self.request.prompt, sampling, n=num_samples, key=(*key, "samples"))
