@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import get_args
 
 from askance.core.installing import embedded_line, install_line
 from askance.evaluation.datasets import Dataset
 from askance.evaluation.metrics import Metric
-from askance.methods.common.search import TriggerMode
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 DEFAULT_METHOD = "dragin"
@@ -264,7 +262,7 @@ AIRRAG_PROMPT_SETS = {
 """The packaged sets for AirRAG and Blender by name, each with its purpose."""
 NAMES = {
     "prompts": ("prompts", (*PROMPT_SETS, *AIRRAG_PROMPT_SETS)),
-    "trigger": ("gates", (*get_args(TriggerMode), *GATES)),
+    "trigger": ("gates", ("token_probability", "every_sentence", "every_tokens", *GATES)),
     "guard": ("guards", ("none", *GUARDS)),
 }
 """The parameters that may name a plug-in: its group, and the names that are part of askance."""

@@ -34,7 +34,6 @@ from askance.core.parameters import changed_parameters, name_of, parse_parameter
 from askance.core.ports import Encoder, Method, Model, Retriever, RoleModel, language_model
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
-from askance.methods.gates.named import NamedGate, named_gate
 
 RECORDS = {
     "linguistics": "askance.text.spacy_pipeline:load_linguistics",
@@ -260,12 +259,14 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
         return resolve_name(RECORDS[parameter])(value, *makes_methods)
     from askance.configuration.prompts import TEMPLATES, open_prompts
 
-    template, hint = type(defaults_of(cls)[parameter]), get_type_hints(cls)[parameter]
-    if NamedGate in get_args(hint) and value not in {"none"}.union(*map(get_args, get_args(hint))):
+    template, parts = type(defaults_of(cls)[parameter]), get_args(get_type_hints(cls)[parameter])
+    if parameter in NAMES and template not in TEMPLATES:
         from askance.configuration.evaluation import find_gate
+        from askance.methods.gates.named import NamedGate, named_gate
 
-        kind, known = NAMES[parameter]
-        return named_gate(str(value), find_gate(kind, str(value), known), is_guard=kind == "guards")
+        if NamedGate in parts and value not in {"none"}.union(*map(get_args, parts)):
+            kind, known = NAMES[parameter]
+            return named_gate(str(value), find_gate(kind, str(value), known), is_guard=kind == "guards")
     return open_prompts(value, template) if template in TEMPLATES else value
 
 

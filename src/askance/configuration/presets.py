@@ -27,7 +27,6 @@ from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import AskanceError, PresetError, UnknownName
 from askance.core.parameters import name_of, parameter_field, search_parameter
 from askance.core.toml_file import read_toml
-from askance.methods.gates.named import NamedGate
 
 Typed = Callable[[type[Any], Mapping[str, Any]], dict[str, Any]]
 OF_MODELS = ("bundled", "bundled:base")
@@ -127,7 +126,7 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     settings = {**{name: parameter_field(cls, name).default for name in required}, **settings}
     records, lines = [], []
     for name, value in settings.items():
-        value = value.name if isinstance(value, NamedGate) else value
+        value = value.name if hasattr(value, "gate") else value
         if isinstance(value, str | bool | int | float):
             lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}")
         else:

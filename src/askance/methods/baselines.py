@@ -58,7 +58,7 @@ class Single(WritesAnswer):
         3, "number of passages; 0: as many as fit into l_max and the window", at_least=0
     )
 
-    guard: GateParameter | None = parameter(None, "what decides between this answer and one from memory")
+    guard: GateParameter | None = parameter(None, "a guard, such as support, that may prefer one from memory")
     guard_threshold: float = parameter(0.0, "keep the answer from memory unless the guard is above this")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"

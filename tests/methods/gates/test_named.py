@@ -6,16 +6,19 @@ import re
 from dataclasses import replace
 from math import nan
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from askance.configuration.catalogue import NAMES
 from askance.configuration.methods import make_method, parameter_schema
 from askance.configuration.presets import preset_text
 from askance.core.errors import GateFailure, InputError, MissingAbility, ModelLacks
 from askance.core.trace import Decided
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, Single
+from askance.methods.common.search import TriggerMode
 from askance.methods.dragin.method import Dragin
 from askance.methods.gates.named import named_gate
 from askance.methods.gates.of_tokens import rind
@@ -60,6 +63,7 @@ NEEDS = {
 
 def test_every_gate_of_the_catalogue_is_a_trigger_with_known_needs_or_is_refused():
     assert {*NEEDS} | REFUSED == {*GATES, *GUARDS}
+    assert {*get_args(TriggerMode), *GATES} == {*NAMES["trigger"][1]}
     for name, needed in NEEDS.items():
         made = named_gate(name, GATES[name])
         assert (made.signals, made.needs_samples) == (needed, False)

@@ -318,10 +318,10 @@ class Dragin(DraginParameters):
         scores = {} if self.gate else {word: score(word) for word in content}
         if self.gate and content:
             influences = tuple(map(influence, words)) if attention else ()
-            draft = Written(written.text.strip(), _certain_if_lost(tokens), influences)
+            draft = Written(written.text.strip(), tokens, influences)
             values = self.gate.values(Signals(question, draft))
-            numbers = dict(zip(words, values.tolist(), strict=True)) if values.ndim else {}
-            scores = {word: numbers[word] for word in content} if numbers else {content[-1]: float(values)}
+            of_gate = zip(words if values.ndim else content[-1:], values.flatten().tolist(), strict=True)
+            scores = {word: number for word, number in of_gate if word in content}
         signals = self.word_signals(words, (scores.get(word, 0.0) for word in words))
         pairs = zip(words, signals, strict=True)
         search_at = next((word.start for word, signal in pairs if signal.is_hit), None)
@@ -335,13 +335,6 @@ class Dragin(DraginParameters):
             return ()
         words = attention.attended_words_before(scored.search_at, self.linguistics, self.qfs_heads)
         return heaviest_words(words, self.query_top)
-
-
-def _certain_if_lost(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """Return tokens in which those that lost their signals (see `GenerationState.scorable`) are certain."""
-    kept = [each for each in tokens if each.logprob is not None or each.entropy is not None]
-    certain = (each if each in kept else replace(each, logprob=0.0, entropy=0.0) for each in tokens)
-    return tuple(certain) if kept else tokens
 
 
 def improbability(token: Token) -> float:

@@ -122,12 +122,9 @@ class WatchedModel(WrappedModel):
 
     async def written(self, answer: Answer, question: Question, num_samples: int = 0) -> Written:
         """Return an answer with its signals, and with short answers of texts sampled from its prompt."""
-        tokens, samples, words = (
-            self.generation.tokens,
-            tuple[str, ...](),
-            token_words(self.generation.tokens),
-        )
+        tokens, samples = self.generation.tokens, tuple[str, ...]()
         seen = model_attention_map(self.generation, question.text, "") if self.want.attention else None
+        words = token_words(tokens) if seen else ()
         influences = tuple(seen.influence(word.start, word.end, "max", False) for word in words if seen)
         if num_samples:
             sampling, key = replace(self.request.sampling, temperature=_TEMPERATURE), self.request.key
