@@ -4,6 +4,7 @@ The answers are those of the methods `closed_book` and `single`, character for c
 give, such as attention, is left out; `lacking` names it.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,32 +17,33 @@ from askance.core.errors import LASTING, AllFailed, AskanceError
 from askance.core.ports import Model, Retriever, language_model
 from askance.core.safe_text import json_line
 from askance.core.trace import Searched
-from askance.core.types import Prompt, Question, Span, untrusted
+from askance.core.types import GenerateRequest, Key, Prompt, Question, Sampling, Span, untrusted
 from askance.evaluation.choose.outcomes import MEMORY, OUTCOMES, READ
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.baselines import ClosedBook, Single
-from askance.methods.common.prompts import chat_turns, in_layout, label_probabilities
+from askance.methods.common.prompts import Layout, chat_turns, in_layout, label_probabilities
 from askance.methods.gates.named import WatchedModel, want_of
-from askance.methods.gates.signals import Written
 from askance.storage.durable_files import write_atomically
 from askance.text.linguistics import entity_spans
 
 Row = dict[str, Any]
 _ROW: TypeAdapter[Row] = TypeAdapter(Row)
-SIGNALS = {
-    "logprob": "log-probabilities",
-    "entropy": "entropies",
-    "top_logprobs": "margins",
-    "attention": "attention",
-}
-"""The signals of tokens, with the names to show."""
+_SIGNALS = "logprob", "entropy", "top_logprobs", "attention"
+_IS_TRUE = "\nIs the proposed answer true or false?", "\nIt is"
+"""The question of P(True) (Kadavath et al. 2022), and how a reply begins in raw text."""
+_HOW_PROBABLE = (
+    "\nHow probable is it that the proposed answer is correct? Reply with one whole number from 0 to 100.",
+    "\nProbability in percent:",
+)
+_CONFIDENCE_TOKENS = 16
+_PERCENT = re.compile(r"[^\d-]*(100|\d{1,2})\s*(?:%|(?:/|out of) ?100)?\D*")
 
 
 def lacking(model: Model) -> list[str]:
     """Return the names of the signals that a model can't give."""
-    named = [called for signal, called in SIGNALS.items() if signal not in model.signals]
-    return named + ["P(True)"] * ("score" not in model.capabilities)
+    signals = [each for each in _SIGNALS if each not in model.signals]
+    return signals + ["P(True)"] * ("score" not in model.capabilities)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +71,21 @@ class SignalRecorder:
         same = {each.name: getattr(single, each.name) for each in fields(ClosedBook)}
         drafter = replace(self.reader, method=ClosedBook(**same), retriever=None)
         reader = replace(self.reader, method=replace(single, guard=None))
-        memory, _, _ = await _watch(drafter, question, self.samples)
-        read, written, result = await _watch(reader, question)
+        memory, watched, _ = await _watch(drafter, question, self.samples)
+        read, _, result = await _watch(reader, question)
         model = language_model(self.reader.models["answer"])
+        confidence = await _stated_confidence(model, question, memory["answer"], watched.request.key)
+        if confidence is not None:
+            memory["stated_confidence"] = confidence
         if "score" in model.capabilities:
-            asked = _whether_true(model, question, memory["answer"])
+            asked = _about("auto", model, question, memory["answer"], *_IS_TRUE)
             memory["p_true"] = (await label_probabilities(model, asked, ("true", "false")))[0]
-        read["support"] = written.number("support")
         searches = [each for each in result.trace.events if isinstance(each, Searched)]
         row: Row = {
             "id": question.id,
             "question": question.text,
             "gold": list(example.golds),
+            "model": model.name,
             MEMORY: memory,
             READ: read,
             "scores": [hit.score for each in searches for hit in each.hits],
@@ -94,8 +99,10 @@ class SignalRecorder:
         return row | others
 
 
-async def _watch(engine: Engine, question: Question, num_samples: int = 0) -> tuple[Row, Written, Result]:
-    """Return an answer with its signals, as a record and as they are, and the whole result."""
+async def _watch(
+    engine: Engine, question: Question, num_samples: int = 0
+) -> tuple[Row, WatchedModel, Result]:
+    """Return an answer with its signals, the model that generated it, and the whole result."""
     model = language_model(engine.models["answer"])
     watched = WatchedModel(model, want_of(model.signals))
     result = await replace(engine, models={**engine.models, "answer": watched}).answer(question)
@@ -112,7 +119,8 @@ async def _watch(engine: Engine, question: Question, num_samples: int = 0) -> tu
     draft |= {"influences": written.influences} if written.influences else {}
     draft["texts"] = [token.text for token in tokens]
     samples = {"samples": written.samples} if num_samples else {}
-    return _costs(result) | {"draft": draft} | samples, written, result
+    numbers = written.numbers if engine.retriever else {}
+    return _costs(result) | {"draft": draft} | samples | dict(numbers), watched, result
 
 
 def _costs(result: Result) -> Row:
@@ -120,11 +128,24 @@ def _costs(result: Result) -> Row:
     return {"answer": result.answer.short, "searches": usage.searches, "tokens": usage.tokens}
 
 
-def _whether_true(model: Model, question: Question, answer: str) -> Prompt:
-    """Return a prompt that asks the model whether its answer is true (Kadavath et al. 2022)."""
+def _about(layout: Layout, model: Model, question: Question, answer: str, asks: str, begins: str) -> Prompt:
+    """Return a prompt that asks the model about its answer; in raw text, the reply follows `begins`."""
     said = untrusted(question.text), Span("\nProposed answer: "), untrusted(answer)
-    shown = (Span("Question: "), *said, Span("\nIs the proposed answer true or false?"))
-    return in_layout("auto", model, (*shown, Span("\nIt is")), chat_turns("", (), shown), "")
+    shown = (Span("Question: "), *said, Span(asks))
+    return in_layout(layout, model, (*shown, Span(begins)), chat_turns("", (), shown), "")
+
+
+async def _stated_confidence(model: Model, question: Question, answer: str, key: Key) -> float | None:
+    """Return the confidence in its answer that the model states in words, from 0 to 1 (Tian et al. 2023).
+
+    The result is None if the reply has more or other numbers than a whole one from 0 to 100.
+    """
+    layout: Layout = "chat" if "chat" in model.capabilities else "auto"
+    prompt = _about(layout, model, question, answer, *_HOW_PROBABLE)
+    request = GenerateRequest(prompt, Sampling(_CONFIDENCE_TOKENS, stop=("\n",)), key=(*key, "confidence"))
+    (reply,) = await model.generate(request)
+    stated = _PERCENT.fullmatch(reply.text)
+    return int(stated[1]) / 100 if stated else None
 
 
 async def _name_rarity(question: str, retriever: Retriever) -> float | None:
