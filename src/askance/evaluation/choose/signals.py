@@ -99,14 +99,12 @@ class SignalRecorder:
         return row | others
 
 
-async def _watch(
-    engine: Engine, question: Question, num_samples: int = 0
-) -> tuple[Row, WatchedModel, Result]:
+async def _watch(engine: Engine, question: Question, samples: int = 0) -> tuple[Row, WatchedModel, Result]:
     """Return an answer with its signals, the model that generated it, and the whole result."""
     model = language_model(engine.models["answer"])
     watched = WatchedModel(model, want_of(model.signals))
     result = await replace(engine, models={**engine.models, "answer": watched}).answer(question)
-    written = await watched.written(result.answer, question, num_samples)
+    written = await watched.written(result.answer, question, samples)
     tokens = written.tokens
     best, second = ([token.top[at][1] if len(token.top) > 1 else None for token in tokens] for at in (0, 1))
     columns: dict[str, Sequence[float | None]] = {
@@ -118,9 +116,9 @@ async def _watch(
     draft: Row = {name: values for name, values in columns.items() if None not in values}
     draft |= {"influences": written.influences} if written.influences else {}
     draft["texts"] = [token.text for token in tokens]
-    samples = {"samples": written.samples} if num_samples else {}
-    numbers = written.numbers if engine.retriever else {}
-    return _costs(result) | {"draft": draft} | samples | dict(numbers), watched, result
+    further: Row = {"samples": written.samples} if samples else {}
+    further |= dict(written.numbers) if engine.retriever else {}
+    return _costs(result) | {"draft": draft} | further, watched, result
 
 
 def _costs(result: Result) -> Row:
