@@ -108,6 +108,16 @@ gates absent.jsonl --metric f2                    -> did you mean 'f1'
 signals --dataset sample --out made/x             -> name an index
 signals --dataset sampl --out made/x --index idx  -> did you mean 'sample'
 gates absent.jsonl --gate a_module:absent         -> names no function that can be imported
+ask Q? --method dragin --set trigger=evry_sentence -> did you mean 'every_sentence'
+ask Q? --method dragin --set trigger=a_module:absent -> names no function that can be imported
+ask Q? --method dragin --set trigger=broken:gate  -> broken:gate can't be imported: ZeroDivisionError
+ask Q? --method dragin --set trigger=json:dumps   -> does not declare itself a gate
+ask Q? --method dragin --set trigger=p_true       -> can't be a trigger, which only knows a sentence
+ask Q? --method dragin_paper --set trigger=flare  -> expected one of rind, token_probability
+ask Q? --method dragin --set search_first=maybe   -> expected true or false or one of auto
+ask Q? --method single --set guard=suport         -> did you mean 'support'
+ask Q? --method single --set guard=flare          -> unknown guard 'flare'
+ask Q? --method single --set guard_threshold=nan  -> guard_threshold
 calibrate --dataset sampel                        -> did you mean 'sample'
 calibrate --dataset jsonl:absent.jsonl            -> absent.jsonl
 calibrate --dataset sample --method single        -> single has no parameter
@@ -175,6 +185,7 @@ def place(tmp_path_factory, sample_index):
     }.items():
         lines = [row, row | {"id": "cairo"}] if name == "rivers" else [row]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (folder / "broken.py").write_text("1 / 0")
     written(folder / "a", [record(1)])
     written(folder / "b", [record(1)])
     written(folder / "unfinished", [record(1)], num_questions=3)

@@ -16,6 +16,7 @@ from askance.configuration.grid import read_grid
 from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
 from askance.configuration.prompts import open_prompts
+from askance.core.parameters import parse_parameters
 from askance.core.spec import parse_spec
 from askance.core.trace import EVENT_TYPES
 from askance.evaluation.judging.citations import citation_scores
@@ -129,7 +130,7 @@ def test_the_files_of_the_documents_can_be_used(tmp_path):
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
     for method in usable(*preset.entries):
-        assert preset.parameters(type(make_method(method)), {}) == preset.entries[method]
+        assert preset.parameters(type(make_method(method)), {}, parse_parameters) == preset.entries[method]
     (text,) = re.findall(r"```toml\n(.*?)```", DOCS["runs"], flags=re.DOTALL)
     (tmp_path / "grid.toml").write_text(text, encoding="utf-8")
     cells = read_grid(tmp_path / "grid.toml").experiments()

@@ -12,6 +12,7 @@ from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import Grid
 from askance.configuration.presets import open_preset
 from askance.core.errors import AskanceError, GridError, InputError
+from askance.core.parameters import parse_parameters
 from askance.core.trace import Expanded, Trace
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.methods.airrag.method import Airrag
@@ -122,7 +123,7 @@ def test_the_whole_study(folder, model, capsys):
     assert "- passages: only one value of --passages was measured" in text
     presets = list((folder / "out" / "presets").iterdir())
     assert {path.stem for path in presets} == {each["setting"] for each in content["chosen"]}
-    made = Airrag(**open_preset(presets[0]).parameters(Airrag, {}))
+    made = Airrag(**open_preset(presets[0]).parameters(Airrag, {}, parse_parameters))
     assert made.verifier == "vote"
     assert made.rollouts == content["chosen"][0]["rollouts"]
     files = {path.name: path.read_bytes() for path in page.iterdir()}

@@ -97,6 +97,10 @@ def starts_alike(answer, golds):
     return float(any(answer[:1] == gold[:1] for gold in golds))
 
 
+def doubt(signals):
+    return float(signals.draft.entropies.max())
+
+
 def greet(name: str = "Bonn"):
     """Greet a town.
 
@@ -114,6 +118,10 @@ encoder = ScriptedEncoder
 prompts = PromptTemplate(heading="Found:")
 '''
 POINTS = """
+[askance.gates]
+doubt = ours_ext:doubt
+[askance.guards]
+doubt = ours_ext:doubt
 [askance.methods]
 echo = ours_ext:Echo
 twice = ours_ext:Echo
@@ -223,7 +231,7 @@ PARTS = {
     "models": ({"answer": "ours"}, {"answer": "ours_ext:model?reply=Rhine"}),
     "dataset": ("towns", "ours_ext:questions"),
     "metrics": (("f1", "alike"), ("ours_ext:starts_alike",)),
-    "parameters": ({"prompts": "found"}, {}),
+    "parameters": ({"guard": "doubt"}, {"prompts": "found"}, {}),
 }
 
 

@@ -8,7 +8,7 @@ from askance.configuration.methods import make_method
 from askance.configuration.presets import OF_MODELS, open_preset, preset_text, shipped
 from askance.configuration.prompts import open_prompts
 from askance.core.errors import InputError, PresetError, UnknownName
-from askance.core.parameters import changed_parameters
+from askance.core.parameters import changed_parameters, parse_parameters
 from askance.methods.flare import Flare
 from tests.laboratory import usable
 
@@ -40,7 +40,9 @@ def test_every_packaged_preset_fits_its_method():
     assert set(shipped()) == {*table, *OF_MODELS, *AIRRAG, *EFFORT}
     for name, preset in shipped().items():
         for method in usable(*preset.entries):
-            assert preset.parameters(type(make_method(method)), {}) == preset.entries[method]
+            assert (
+                preset.parameters(type(make_method(method)), {}, parse_parameters) == preset.entries[method]
+            )
         assert name not in table or {*preset.entries} == {"dragin_paper", "dragin_authors", "flare_token"}
 
 

@@ -59,6 +59,8 @@ def refused(run, *words, told=REFUSED):
 VALUES = [
     *((key, "{}") for key in "model encoder method retriever rerank prompts set.prompts".split()),
     ("set.linguistics", "spacy:payload"),
+    ("set.trigger", "{}"),
+    ("set.single.guard", "{}"),
     ("set.single.linguistics", "spacy:payload"),
     ("model", "langchain:payload:model"),
     ("retriever", "langchain:payload:model"),
@@ -213,9 +215,10 @@ def test_the_note_of_a_reader_names_no_prompts_but_those_of_askance(payload, tmp
 
 def test_a_preset_names_no_code(tmp_path):
     preset = tmp_path / "preset.toml"
-    preset.write_text('[flare]\nlinguistics = "spacy:payload"\n')
-    with pytest.raises(PresetError, match=REFUSED):
-        make_method("flare", preset=preset)
+    for entry in ('linguistics = "spacy:payload"', 'trigger = "payload:Anything"'):
+        preset.write_text(f"[dragin]\n{entry}\n")
+        with pytest.raises(PresetError, match=REFUSED):
+            make_method("dragin", preset=preset)
 
 
 def test_questions_name_no_code(run, payload, tmp_path):

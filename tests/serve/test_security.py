@@ -177,8 +177,10 @@ FILES = ["/etc/passwd", "./prompts.toml", "../x.toml", "spacy:/tmp/pipeline", "~
 
 
 @pytest.mark.parametrize(
-    ("model", "parameter"), [("single", "prompts"), ("dragin", "linguistics"), ("selfrag", "instructions")]
-)
+    ("model", "parameter"),
+    [("single", "prompts"), ("dragin", "linguistics"), ("selfrag", "instructions"),
+     ("dragin", "trigger"), ("single", "guard")],
+)  # fmt: skip
 def test_no_parameter_of_a_request_opens_a_file(served, model, parameter, monkeypatch):
     def refuse(*_):
         raise AssertionError("a file was opened")
@@ -194,7 +196,10 @@ def test_no_parameter_of_a_request_opens_a_file(served, model, parameter, monkey
 @pytest.mark.parametrize(
     ("model", "settings", "status"),
     [("blender", {"methods": "single,os:system"}, 400), ("airrag", {"actions": "say,tests.serve:X"}, 400),
-     ("blender", {"single.prompts": "/etc/passwd"}, 400), ("single", {"prompts": "hotpotqa"}, 200)],
+     ("blender", {"single.prompts": "/etc/passwd"}, 400), ("single", {"prompts": "hotpotqa"}, 200),
+     ("dragin", {"trigger": "os:system"}, 400), ("dragin", {"trigger": "flare", "threshold": 0.5}, 200),
+     ("blender", {"single.guard": "os:system"}, 400), ("single", {"guard": "support"}, 200),
+     ("single", {"guard": None}, 200), ("dragin", {"search_first": "auto"}, 200)],
 )  # fmt: skip
 def test_a_request_names_only_what_is_built_in(served, model, settings, status):
     assert served.ask(model=model, askance=settings).status_code == status

@@ -104,9 +104,7 @@ GATES = {
     "flare": Kind(f"{_GATES}.of_tokens:flare", "1 − least probability in a content word (FLARE)"),
     "rind": Kind(f"{_GATES}.of_tokens:rind", "entropy × attention of a content word (DRAGIN)"),
     "entropy_trend": Kind(f"{_GATES}.of_tokens:entropy_trend", "second difference of entropy (ETC)"),
-    "lexical_disagreement": Kind(
-        f"{_GATES}.of_samples:lexical_disagreement", "1 − mean similarity of two sampled answers"
-    ),
+    "lexical_disagreement": Kind(f"{_GATES}.of_samples:lexical_disagreement", "1 − similarity of samples"),
     "semantic_entropy": Kind(f"{_GATES}.of_samples:semantic_entropy", "entropy of the samples' meanings"),
     "eigenvalues": Kind(f"{_GATES}.of_samples:eigenvalues", "number of different sampled answers (U_EigV)"),
     "p_true": Kind(f"{_GATES}.of_questions:p_true", "1 − P(True) of the draft's answer"),
@@ -118,9 +116,7 @@ GATES = {
 }
 GUARDS = {
     "confidence_gain": Kind(f"{_GATES}.guards:confidence_gain", "gain in mean log-probability of a token"),
-    "least_probability_gain": Kind(
-        f"{_GATES}.guards:least_probability_gain", "gain in the least probability of a token"
-    ),
+    "least_probability_gain": Kind(f"{_GATES}.guards:least_probability_gain", "gain in least probability"),
     "agreement": Kind(f"{_GATES}.guards:agreement", "whether samples from memory agree with the new answer"),
     "support": Kind(f"{_GATES}.guards:support", "how much of the new answer the passages say"),
 }
@@ -265,6 +261,12 @@ AIRRAG_PROMPT_SETS = {
     "airrag-reader": "the same, in the words that readers were trained on",
 }
 """The packaged sets for AirRAG and Blender by name, each with its purpose."""
+NAMES = {
+    "prompts": ("prompts", (*PROMPT_SETS, *AIRRAG_PROMPT_SETS)),
+    "trigger": ("gates", ("token_probability", "every_sentence", "every_tokens", *GATES)),
+    "guard": ("guards", ("none", *GUARDS)),
+}
+"""The parameters that may name a plug-in: its group, and the names that are part of askance."""
 
 _DATASETS = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
 DATASETS: Mapping[str, Dataset] = {name: Dataset(**row) for name, row in _DATASETS.items()}

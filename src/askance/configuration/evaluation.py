@@ -6,7 +6,7 @@ scores = scoring.scores(example, result.answer, result.trace.events)
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATES, GUARDS, METRICS, Kind
+from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATES, GUARDS, METRICS
 from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, MissingExtra, UnknownName
 from askance.core.extensions import find_extension, find_with_place, known_names
@@ -141,18 +141,30 @@ def open_gates(names: Sequence[str] = ()) -> tuple[dict[str, Gate], dict[str, Ga
         InputError: A plug-in can't be used, or there is no such function.
     """
     gates, guards = (
-        {name: _gate(kind, own, name) for name in known_names(kind, own)}
+        {name: find_gate(kind, name) for name in known_names(kind, own)}
         for kind, own in (("gates", GATES), ("guards", GUARDS))
     )
-    return {**gates, **{name: _gate("gates", GATES, name) for name in names if ":" in name}}, guards
+    return {**gates, **{name: find_gate("gates", name) for name in names if ":" in name}}, guards
 
 
-def _gate(kind: str, own: Mapping[str, Kind], name: str) -> Gate:
+def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
+    """Return a gate or guard of the catalogue, a plug-in or ``module:function``.
+
+    Args:
+        kind: "gates" or "guards".
+        further: What a user may mean besides gates, for the message if there is none of this name.
+
+    Raises:
+        UnknownName: There is no such gate.
+        InputError: It can't be imported, or does not declare itself a gate.
+    """
+    own = GUARDS if kind == "guards" else GATES
     if name in own:
         return cast(Gate, resolve_name(own[name].target))
     extension = find_extension(kind, name)
     if extension is None:
-        raise InputError(f"{name!r} names no function that can be imported: write module:function.")
+        remedy = "it names no function that can be imported." if ":" in name else ""
+        raise UnknownName(kind.removesuffix("s"), name, known_names(kind, {*own, *further}), remedy=remedy)
     extension.check_declared((Gate,), f"the gate {name}")
     return cast(Gate, extension.target)
 

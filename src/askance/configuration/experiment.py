@@ -148,5 +148,5 @@ def _modules(experiment: Experiment, method: Any) -> Iterator[str]:
     yield from (plugin_module("metric", metric) for metric in experiment.metrics)
     for member in with_members(method):
         yield type(member).__module__
-        parameters = defaults_of(type(member))
-        yield from (type(getattr(member, parameter)).__module__ for parameter in parameters)
+        values = (getattr(member, parameter) for parameter in defaults_of(type(member)))
+        yield from (getattr(value, "gate", type(value)).__module__ for value in values)

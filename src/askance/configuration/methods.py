@@ -7,13 +7,13 @@ The settings of a member of `blender`, or of a method that is an action of `airr
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 import pydantic
 
@@ -23,6 +23,7 @@ from askance.configuration.catalogue import (
     DEFAULT_METHOD,
     FALLBACKS,
     METHODS,
+    NAMES,
     PROMPT_SETS,
     Kind,
 )
@@ -137,7 +138,7 @@ def _make(
     options = method.options if isinstance(method, Spec) else {}
     own, of_members = _split_by_member({**options, **settings})
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
-    defaults = preset.parameters(cls, values)
+    defaults = preset.parameters(cls, values, partial(_typed, records=("trigger", "guard")))
     if "prompts" not in values:
         defaults |= reader_prompts(cls, model)
     if is_member:  # the calling method limits the input tokens of its members
@@ -187,7 +188,7 @@ def calibrated_methods() -> dict[str, str]:
 
 def parameter_schema(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a method's parameters, in which a record is a string."""
-    properties, hints = {}, get_type_hints(cls)
+    properties, hints = {}, get_type_hints(cls, include_extras=True)
     for each in _fields(cls):
         is_record, limits = is_dataclass(hints[each.name]), (math.inf, -math.inf)
         default = str(each.default) if is_record or each.default in limits else each.default
@@ -236,10 +237,14 @@ def _split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     return own, of_members
 
 
-def _typed(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a method's own settings, without those of members, to the types of its parameters."""
+def _typed(cls: type[Any], settings: Mapping[str, Any], records: Sequence[str] = ()) -> dict[str, Any]:
+    """Convert a method's own settings, without those of members, to the types of its parameters.
+
+    Args:
+        records: The parameters that may name a record; by default all. A preset is data, and names no file.
+    """
     typed = dict(settings)
-    for key in settings.keys() & defaults_of(cls):
+    for key in settings.keys() & defaults_of(cls).keys() & set(records or settings):
         with about(f"parameters.{key}"):
             typed[key] = _record(cls, key, settings[key])
     return parse_parameters(cls, typed)
@@ -254,7 +259,14 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
         return resolve_name(RECORDS[parameter])(value, *makes_methods)
     from askance.configuration.prompts import TEMPLATES, open_prompts
 
-    template = type(defaults_of(cls)[parameter])
+    template, parts = type(defaults_of(cls)[parameter]), get_args(get_type_hints(cls)[parameter])
+    if parameter in NAMES and template not in TEMPLATES:
+        from askance.configuration.evaluation import find_gate
+        from askance.methods.gates.named import NamedGate, named_gate
+
+        if NamedGate in parts and value not in {"none"}.union(*map(get_args, parts)):
+            kind, known = NAMES[parameter]
+            return named_gate(str(value), find_gate(kind, str(value), known), is_guard=kind == "guards")
     return open_prompts(value, template) if template in TEMPLATES else value
 
 

@@ -17,7 +17,7 @@ the user changes a parameter that it depends on. A preset is data: it names no c
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,9 +25,10 @@ from typing import Any
 
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import AskanceError, PresetError, UnknownName
-from askance.core.parameters import name_of, parameter_field, parse_parameters, search_parameter
+from askance.core.parameters import name_of, parameter_field, search_parameter
 from askance.core.toml_file import read_toml
 
+Typed = Callable[[type[Any], Mapping[str, Any]], dict[str, Any]]
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by default, each to the model of the same name."""
 
@@ -46,8 +47,11 @@ class Preset:
     about: str
     entries: Mapping[str, Mapping[str, Any]]
 
-    def parameters(self, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    def parameters(self, cls: type[Any], given: Mapping[str, Any], typed: Typed) -> dict[str, Any]:
         """Return the parameters that the preset adds to the typed parameters that are `given`.
+
+        Args:
+            typed: Converts parameters to their types.
 
         Raises:
             PresetError: The preset contains an invalid parameter.
@@ -55,14 +59,14 @@ class Preset:
         if name_of(cls) not in self.entries:
             return {}
         try:
-            parameters = parse_parameters(cls, self.entries[name_of(cls)])
+            parameters = typed(cls, self.entries[name_of(cls)])
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
         calibrated = search_parameter(cls)
         if calibrated is not None:
             valid_with = {name: parameter_field(cls, name).default for name in calibrated.belongs_to}
-            valid_with |= {name: value for name, value in parameters.items() if isinstance(value, str | bool)}
+            valid_with |= {key: value for key, value in parameters.items() if type(value) not in (int, float)}
             if any(given.get(name, value) != value for name, value in valid_with.items()):
                 parameters.pop(calibrated.name, None)
         return {name: value for name, value in parameters.items() if name not in given}
@@ -122,6 +126,7 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     settings = {**{name: parameter_field(cls, name).default for name in required}, **settings}
     records, lines = [], []
     for name, value in settings.items():
+        value = value.name if hasattr(value, "gate") else value
         if isinstance(value, str | bool | int | float):
             lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}")
         else:

@@ -8,7 +8,7 @@ them: by an option, in the environment, in Python, in a file given with ``--conf
 
 from typing import Any
 
-from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, PORT_OF_SETTING, PROMPT_SETS, TABLES
+from askance.configuration.catalogue import METHODS, NAMES, PORT_OF_SETTING, TABLES
 from askance.core.errors import ConfigError, InputError
 from askance.core.extensions import names_code
 from askance.core.spec import Spec, parse_method, parse_spec
@@ -29,8 +29,9 @@ def runs_code(setting: str, value: Any) -> bool:
         return False
     if setting == "method":
         return runs_code(setting, parse_method(value))
-    if setting == "prompts":
-        return value not in PROMPT_SETS | AIRRAG_PROMPT_SETS and names_code("prompts", value)
+    if setting in NAMES:
+        kind, own = NAMES[setting]
+        return value not in own and names_code(kind, value)
     if setting == "linguistics":
         return value.startswith("spacy")  # a pipeline is a package, which is imported
     port = PORT_OF_SETTING.get(setting, setting)

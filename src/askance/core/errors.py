@@ -30,7 +30,8 @@
     ├── ModelFailure             the model failed while answering
     │   ├── ModelUnavailable     a server is busy or unreachable; a retry may help
     │   └── RequestRefused       exit code 2: a server rejects the request
-    └── RetrieverFailure         the retriever failed while searching
+    ├── RetrieverFailure         the retriever failed while searching
+    └── GateFailure              a gate failed, or returned no finite numbers
 
 Each message names the faulty value, its location and the remedy. An `InputError` is raised before anything is
 computed or written, unless the problem can't be detected that early. `machine_failure` distinguishes failures
@@ -269,6 +270,10 @@ class RequestRefused(ModelFailure):
 
 class RetrieverFailure(AskanceError):
     """The retriever failed while searching."""
+
+
+class GateFailure(AskanceError):
+    """A gate failed for a draft, or returned something other than finite numbers."""
 
 
 _MEMORY = re.compile(

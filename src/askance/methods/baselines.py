@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from functools import partial
 from typing import ClassVar
 
@@ -18,6 +19,9 @@ from askance.methods.common.search import (
     search_for,
     search_to_fit,
 )
+from askance.methods.common.token_limit import answer_within_limit
+from askance.methods.gates.named import NUM_SAMPLES, GateParameter, WatchedModel, want_of
+from askance.methods.gates.signals import Signals, Written
 from askance.text.answers import AnswerEnd, SentenceEnd
 
 
@@ -46,18 +50,51 @@ class Single(WritesAnswer):
     """Search once, with the question, and generate once: "SR-RAG" of the DRAGIN paper (Su et al. 2024).
 
     With `l_max`, this is the vanilla RAG of Feng et al. 2025 (AirRAG): a single call whose prompt shows as
-    many of the best passages as fit. `passages` also limits their number, unless it is 0.
+    many of the best passages as fit. `passages` also limits their number, unless it is 0. With a `guard`, the
+    answer of `closed_book` is written first, and stands unless the guard's number is above `guard_threshold`.
     """
 
     passages: int = parameter(
         3, "number of passages; 0: as many as fit into l_max and the window", at_least=0
     )
 
+    guard: GateParameter | None = parameter(None, "a guard, such as support, that may prefer one from memory")
+    guard_threshold: float = parameter(0.0, "keep the answer from memory unless the guard is above this")
+
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
     searches: ClassVar[str] = "once, with the question"
     continues: ClassVar[bool] = False
 
+    @property
+    def needs(self) -> Needs:
+        signals = self.guard.signals if self.guard else self.reads
+        return Needs(signals, one_of=layout_needs(self.layout, continues=False), retriever=True)
+
     async def answer(self, question: Question, run: Run) -> Answer:
+        if self.guard is None:
+            return await self._read(question, run)
+        guard, want = self.guard, want_of((run.model.signals - {"attention"}) | self.guard.signals)
+
+        async def watch(method: ClosedBook | Single, num_samples: int) -> tuple[Answer, Written]:
+            watched = WatchedModel(run.model, want)
+            inner = replace(run, models={**run.models, "answer": watched}, trace=run.trace.aside())
+            answer = await answer_within_limit(replace(method, l_max=None), question, inner)
+            return answer, await watched.written(answer, question, num_samples)
+
+        same = {each.name: getattr(self, each.name) for each in fields(ClosedBook)}
+        memory, draft = await watch(ClosedBook(**same), NUM_SAMPLES * guard.needs_samples)
+        read, written = await watch(replace(self, guard=None), 0)
+        number = float(max(guard.values(Signals(question.text, draft, written)).flat, default=0.0))
+        is_read = number > self.guard_threshold
+        why = f"{guard.name} is {number:.3g}, {'' if is_read else 'not '}above {self.guard_threshold:g}: "
+        why += f"{memory.short!r} from memory, {read.short!r} from the passages"
+        evidence = {"signal": guard.name, "threshold": self.guard_threshold, "numbers": {guard.name: number}}
+        run.trace.decide("source", "passages" if is_read else "memory", why, **evidence)
+        answer = read if is_read else memory
+        run.trace.commit(answer.text)
+        return answer
+
+    async def _read(self, question: Question, run: Run) -> Answer:
         state, model = self.start(question, run), run.model
         why = "this method searches once, with the question itself"
         search = partial(search_for, question.text, run, why=why)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from askance.ask import Engine
-from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, METHODS, PROMPT_SETS
+from askance.configuration.catalogue import METHODS, NAMES
 from askance.configuration.methods import make_method
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError, ParameterError, UnknownName, about
@@ -20,8 +20,8 @@ PREFIX = "askance/"
 """What the names of models begin with; the name of a method follows."""
 _MAX_ENGINES = 64
 """The number of engines that are kept, one for each method with its parameters."""
-_SHIPPED = {"prompts": (*PROMPT_SETS, *AIRRAG_PROMPT_SETS), "instructions": ("own",), "linguistics": ("own",)}
-"""The values that a request may give for parameters that can also name a file of the server."""
+_SHIPPED = {key: own for key, (_, own) in NAMES.items()} | {"instructions": ("own",), "linguistics": ("own",)}
+"""The values that a request may give for parameters that can also name a file or code of the server."""
 
 
 class Engines:
@@ -120,7 +120,7 @@ def _check_value(parameter: str, value: Any) -> None:
             f"parameter {parameter}={value!r:.99}: expected a number, a word, true, false or null."
         )
     shipped = _SHIPPED.get(parameter.rpartition(".")[2])
-    if shipped is not None and value not in shipped:
+    if shipped is not None and value is not None and value not in shipped:
         raise ParameterError(
             f"parameter {parameter}={value!r:.99}: a request can only name {', '.join(shipped)}; anything "
             "else is for the configuration of the server."

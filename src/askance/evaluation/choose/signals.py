@@ -14,36 +14,22 @@ from pydantic import TypeAdapter
 
 from askance.ask import Engine, Result
 from askance.core.errors import LASTING, AllFailed, AskanceError
-from askance.core.ports import Model, Retriever, WrappedModel, language_model
+from askance.core.ports import Model, Retriever, language_model
 from askance.core.safe_text import json_line
 from askance.core.trace import Searched
-from askance.core.types import (
-    GenerateRequest,
-    Generation,
-    Key,
-    Prompt,
-    Question,
-    Sampling,
-    Span,
-    Want,
-    untrusted,
-)
+from askance.core.types import GenerateRequest, Key, Prompt, Question, Sampling, Span, untrusted
 from askance.evaluation.choose.outcomes import MEMORY, OUTCOMES, READ
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.prompts import Layout, chat_turns, in_layout, label_probabilities
-from askance.methods.dragin.attention_map import model_attention_map
+from askance.methods.gates.named import WatchedModel, want_of
 from askance.storage.durable_files import write_atomically
-from askance.text.answers import short_answer
-from askance.text.linguistics import entity_spans, token_words
-from askance.text.support import cited_sentences
+from askance.text.linguistics import entity_spans
 
 Row = dict[str, Any]
 _ROW: TypeAdapter[Row] = TypeAdapter(Row)
 _SIGNALS = "logprob", "entropy", "top_logprobs", "attention"
-_TEMPERATURE = 1.0
-"""The temperature of the sampled answers."""
 _IS_TRUE = "\nIs the proposed answer true or false?", "\nIt is"
 """The question of P(True) (Kadavath et al. 2022), and how a reply begins in raw text."""
 _HOW_PROBABLE = (
@@ -54,30 +40,10 @@ _CONFIDENCE_TOKENS = 16
 _PERCENT = re.compile(r"[^\d-]*(100|\d{1,2})\s*(?:%|(?:/|out of) ?100)?\D*")
 
 
-def wanted(model: Model) -> Want:
-    """Return all signals of tokens that a model can give."""
-    logprob, entropy, top, attention = (each in model.signals for each in _SIGNALS)
-    return Want(logprob, 2 * top, entropy=entropy, attention="max" if attention else None)
-
-
 def lacking(model: Model) -> list[str]:
     """Return the names of the signals that a model can't give."""
     signals = [each for each in _SIGNALS if each not in model.signals]
     return signals + ["P(True)"] * ("score" not in model.capabilities)
-
-
-class _Watched(WrappedModel):
-    """A model of one question whose answer is generated with all signals, and kept."""
-
-    request: GenerateRequest
-    written: Generation
-
-    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        if request.key[-1] != "answer":
-            return await self._model.generate(request)
-        self.request = replace(request, want=wanted(self._model))
-        (self.written,) = found = await self._model.generate(self.request)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +70,16 @@ class SignalRecorder:
         assert isinstance(single, Single)
         same = {each.name: getattr(single, each.name) for each in fields(ClosedBook)}
         drafter = replace(self.reader, method=ClosedBook(**same), retriever=None)
-        memory, request, _ = await _watch(drafter, question)
-        read, _, result = await _watch(self.reader, question)
+        reader = replace(self.reader, method=replace(single, guard=None))
+        memory, watched, _ = await _watch(drafter, question, self.samples)
+        read, _, result = await _watch(reader, question)
         model = language_model(self.reader.models["answer"])
-        if self.samples:
-            sampling = replace(request.sampling, temperature=_TEMPERATURE)
-            sampled = GenerateRequest(request.prompt, sampling, n=self.samples, key=(*request.key, "samples"))
-            texts = [each.text for each in await model.generate(sampled)]
-            memory["samples"] = [short_answer(text, question) for text in texts]
-        confidence = await _stated_confidence(model, question, memory["answer"], request.key)
+        confidence = await _stated_confidence(model, question, memory["answer"], watched.request.key)
         if confidence is not None:
             memory["stated_confidence"] = confidence
         if "score" in model.capabilities:
             asked = _about("auto", model, question, memory["answer"], *_IS_TRUE)
             memory["p_true"] = (await label_probabilities(model, asked, ("true", "false")))[0]
-        sentences = cited_sentences(result.answer)
-        read["support"] = sum(bool(each.passages) for each in sentences) / max(len(sentences), 1)
         searches = [each for each in result.trace.events if isinstance(each, Searched)]
         row: Row = {
             "id": question.id,
@@ -139,11 +99,13 @@ class SignalRecorder:
         return row | others
 
 
-async def _watch(engine: Engine, question: Question) -> tuple[Row, GenerateRequest, Result]:
-    """Return an answer with its signals, the request that generated it, and the whole result."""
-    watched = _Watched(language_model(engine.models["answer"]))
+async def _watch(engine: Engine, question: Question, samples: int = 0) -> tuple[Row, WatchedModel, Result]:
+    """Return an answer with its signals, the model that generated it, and the whole result."""
+    model = language_model(engine.models["answer"])
+    watched = WatchedModel(model, want_of(model.signals))
     result = await replace(engine, models={**engine.models, "answer": watched}).answer(question)
-    tokens = watched.written.tokens
+    written = await watched.written(result.answer, question, samples)
+    tokens = written.tokens
     best, second = ([token.top[at][1] if len(token.top) > 1 else None for token in tokens] for at in (0, 1))
     columns: dict[str, Sequence[float | None]] = {
         "logprobs": [token.logprob for token in tokens],
@@ -152,11 +114,11 @@ async def _watch(engine: Engine, question: Question) -> tuple[Row, GenerateReque
         "second": second,
     }
     draft: Row = {name: values for name, values in columns.items() if None not in values}
-    if watched.request.want.attention and tokens:
-        seen, words = model_attention_map(watched.written, question.text, ""), token_words(tokens)
-        draft["influences"] = [seen.influence(word.start, word.end, "max", False) for word in words]
+    draft |= {"influences": written.influences} if written.influences else {}
     draft["texts"] = [token.text for token in tokens]
-    return _costs(result) | {"draft": draft}, watched.request, result
+    further: Row = {"samples": written.samples} if samples else {}
+    further |= dict(written.numbers) if engine.retriever else {}
+    return _costs(result) | {"draft": draft} | further, watched, result
 
 
 def _costs(result: Result) -> Row:

@@ -243,7 +243,7 @@ class GenerationState:
         """Return a copy of a new piece in which only tokens that may trigger a search are left unchanged.
 
         Tokens of citation markers, and tokens after the end of the stated answer, can't trigger a search.
-        Blanks replace their text, and they lose their signals.
+        Blanks replace their text, and they count as certain.
         """
         whole = self.parse_text(piece.text).blanked
         end = answer_end(whole)
@@ -251,7 +251,7 @@ class GenerationState:
         for token in piece.tokens:
             span = slice(token.start, token.end)
             is_kept = kept[span] == piece.text[span]
-            tokens.append(token if is_kept else replace(token, text=kept[span], logprob=None, entropy=None))
+            tokens.append(token if is_kept else replace(token, text=kept[span], logprob=0.0, entropy=0.0))
         return replace(piece, tokens=tuple(tokens))
 
     def parse_text(self, further: str = "") -> UnmarkedText:

@@ -30,6 +30,8 @@ from askance.methods.dragin.attention_map import (
     proxy_attention_map,
     query_of,
 )
+from askance.methods.gates.named import GateParameter, NamedGate, want_of
+from askance.methods.gates.signals import Signals, Written
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
@@ -56,19 +58,19 @@ class ScoredSentence:
 class DraginParameters(WritesAnswer):
     """The parameters and steps that `dragin` and `dragin_paper` have in common."""
 
-    trigger: TriggerMode = parameter("rind", "when to search")
+    trigger: TriggerMode | GateParameter = parameter("rind", "when to search; also a gate or module:function")
     query: QueryMode = parameter("real_words", "what to search for; real_words is QFS")
     threshold: float | None = parameter(
         None,
         "search if the trigger's score is above this; its scale depends on model and trigger; none: 1 for "
-        "rind, 0.2 for token_probability",
+        "rind, 0.2 for token_probability, 0 for a gate",
         at_least=0,
     )
     passages: int = parameter(3, "number of passages in the prompt", at_least=1)
     query_top: int = parameter(
         25, "maximum number of words (real_words) or tokens (last_n_tokens) of a query", at_least=1
     )
-    heads: Heads = parameter("max", "aggregation over heads for the trigger rind")
+    heads: Heads = parameter("max", "aggregation over heads for the trigger rind or a gate")
     query_heads: Heads | None = parameter(
         None, "aggregation over heads for the query real_words; none: as for the trigger; paper: mean"
     )
@@ -93,13 +95,20 @@ class DraginParameters(WritesAnswer):
         The default for token_probability is FLARE's: a probability below 0.8 triggers a search (Jiang et al.
         2023). For triggers without scores, the default is infinite.
         """
-        default = {"rind": 1.0, "token_probability": 0.2}.get(self.trigger, math.inf)
+        scaled = {"rind": 1.0, "token_probability": 0.2}
+        default = 0.0 if self.gate else scaled.get(str(self.trigger), math.inf)
         return default if self.threshold is None else self.threshold
+
+    @property
+    def gate(self) -> NamedGate | None:
+        """The gate that is the trigger; None for a trigger of the method itself."""
+        return self.trigger if isinstance(self.trigger, NamedGate) else None
 
     @property
     def signal(self) -> str:
         """The name of the words' scores in traces, or an empty string for a trigger without scores."""
-        return {"rind": self.rind_signal, "token_probability": "1 − probability"}.get(self.trigger, "")
+        named = {"rind": self.rind_signal, "token_probability": "1 − probability"}
+        return self.gate.name if self.gate else named.get(str(self.trigger), "")
 
     @property
     def qfs_heads(self) -> Heads:
@@ -112,14 +121,20 @@ class DraginParameters(WritesAnswer):
 
         If they need different aggregations, it is "heads", which means separate values for each head.
         """
-        read = {self.heads} if self.trigger == "rind" else set[Heads]()
+        attends = "attention" in self.gate.signals if self.gate else self.trigger == "rind"
+        read = {self.heads} if attends else set[Heads]()
         read |= {self.qfs_heads} if self.query == "real_words" else set()
         return "heads" if len(read) > 1 else next(iter(read), None)
 
     def want(self, run: Run) -> Want:
-        """Return the signals that trigger or query need and that the answering model can provide."""
+        """Return the signals that trigger or query need and that the answering model can provide.
+
+        A gate gets all signals, except for attention if it works without.
+        """
         entropy = self.trigger == "rind" and "entropy" in run.model.signals
         attention = None if "attend" in run.models else self.attention
+        if self.gate:
+            return replace(want_of(run.model.signals), attention=attention)
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
 
     async def next_sentence(self, state: GenerationState, want: Want, step: int) -> Generation:
@@ -217,10 +232,13 @@ class Dragin(DraginParameters):
     what it knows. Without a first search, influence includes the attention of a word to itself, since hardly
     any token follows the last word of a sentence, which the model often does not know. A model in the role
     "attend" can provide the attention. If the entropy of a token is unknown, the token's surprise (−log p)
-    takes its place.
+    takes its place. With `search_first=auto`, the first sentence is written from memory; if the trigger fires
+    in it, it is dropped, and the method goes on as after a first search.
     """
 
-    search_first: bool = parameter(True, "search for the question before the first sentence")
+    search_first: bool | Literal["auto"] = parameter(
+        True, "search for the question first; auto: only if a first sentence from memory is in doubt"
+    )
     kept_passages: int = parameter(1, "number of earlier passages kept after a new search", at_least=0)
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
@@ -232,19 +250,28 @@ class Dragin(DraginParameters):
     @property
     def needs(self) -> Needs:
         layouts, attends = layout_needs(self.layout, continues=True), self.attention is not None
-        signals: set[Signal] = {"logprob"} if self.signal else set()
-        return Needs(frozenset(signals), one_of=layouts, attention=attends, retriever=True)
+        signals: frozenset[Signal] = frozenset({"logprob"} if self.signal else ())
+        signals = self.gate.signals - {"attention"} if self.gate else signals
+        return Needs(signals, one_of=layouts, attention=attends, retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
         sentences, started, is_searched = set[str](), "", False
-        if self.search_first:
+        method = replace(self, search_first=False) if self.search_first == "auto" else self
+        if method.search_first:
             await state.search_first(self.passages)
         for step in state.rounds(self.max_rounds):
-            want = replace(self.want(run), logprob=bool(self.signal))
+            want = self.want(run) if self.gate else replace(self.want(run), logprob=bool(self.signal))
             written = await self.next_sentence(state, want, step)
             reason, attention = state.stop_reason_after(written), await self.attention_map(state, written)
-            scored = self._score_words(state.scorable(written), attention, is_over=bool(reason))
+            scorable, is_over = state.scorable(written), bool(reason)
+            scored = method._score_words(question.text, scorable, attention, is_over=is_over)
+            if self.search_first == "auto" and not step and any(word.is_hit for word in scored.words):
+                method, why = self, f"a word of the first sentence, from memory, is above {self.theta:g}"
+                evidence = {"signal": self.signal, "threshold": self.theta, "words": scored.words}
+                decision = run.trace.decide("retrieve", "search", why, query=question.text, **evidence)
+                state.show_passages(await state.search(decision, self.passages))
+                continue
             obstacle = "this sentence has been searched for" if is_searched else ""
             decision = self.decide(state, scored, obstacle, partial(self._qfs_words, scored, attention))
             old = state.hits[: min(self.kept_passages, self.passages - 1)]
@@ -260,18 +287,19 @@ class Dragin(DraginParameters):
             if started or not is_repeated:  # a started sentence is completed
                 state.keep_text(written.text, len(written.tokens))
             state.stop_reason = "the sentence was written before, word for word" if is_repeated else reason
-            if is_searched and not self.search_first:
+            if is_searched and not method.search_first:
                 state.show_passages(())
             sentences.add(sentence)
             started, is_searched = "", False
         return await state.finish()
 
     def _score_words(
-        self, written: Generation, attention: AttentionMap | None, *, is_over: bool
+        self, question: str, written: Generation, attention: AttentionMap | None, *, is_over: bool
     ) -> ScoredSentence:
         """Return the sentence with a score for each word.
 
-        The first word above the threshold triggers a search. Words other than content words score 0.
+        The first word above the threshold triggers a search. Words other than content words score 0. If a
+        gate gives the sentence a single number, it counts for the last content word.
 
         Args:
             attention: The attention map of the sentence; None if the trigger needs none.
@@ -280,19 +308,27 @@ class Dragin(DraginParameters):
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
             return self.scheduled(written, words, is_over=is_over)
-        content = self.linguistics.content_words(written.text)
+        spans = self.linguistics.content_words(written.text)
+        content = [word for word in words if any(a < word.end and word.start < b for a, b in spans)]
+
+        def influence(word: TokenWord) -> float:
+            counts_itself = not self.search_first
+            return attention.influence(word.start, word.end, self.heads, counts_itself) if attention else 0.0
 
         def score(word: TokenWord) -> float:
             parts = tokens[word.first : word.last]
-            if not any(start < word.end and word.start < end for start, end in content):
-                return 0.0
             if self.trigger == "token_probability" or attention is None:
                 return max(map(improbability, parts))
-            uncertainty = float(np.mean([_uncertainty(token) for token in parts]))
-            counts_itself = not self.search_first
-            return uncertainty * attention.influence(word.start, word.end, self.heads, counts_itself)
+            return float(np.mean([_uncertainty(token) for token in parts])) * influence(word)
 
-        signals = self.word_signals(words, map(score, words))
+        scores = {} if self.gate else {word: score(word) for word in content}
+        if self.gate and content:
+            influences = tuple(map(influence, words)) if attention else ()
+            draft = Written(written.text.strip(), tokens, influences)
+            values = self.gate.values(Signals(question, draft))
+            of_gate = zip(words if values.ndim else content[-1:], values.flatten().tolist(), strict=True)
+            scores = {word: number for word, number in of_gate if word in content}
+        signals = self.word_signals(words, (scores.get(word, 0.0) for word in words))
         pairs = zip(words, signals, strict=True)
         search_at = next((word.start for word, signal in pairs if signal.is_hit), None)
         # The kept text must not end in white space: models continue it badly.

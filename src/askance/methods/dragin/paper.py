@@ -9,6 +9,7 @@ from askance.core.ports import Needs, Run
 from askance.core.trace import QueryWord
 from askance.core.types import Generation, Question, Signal
 from askance.methods.common.prompts import layout_needs
+from askance.methods.common.search import TriggerMode
 from askance.methods.dragin.attention_map import AttentionMap, Heads
 from askance.methods.dragin.method import DraginParameters, ScoredSentence, improbability
 from askance.text.linguistics import FUNCTION_WORDS, token_words
@@ -26,6 +27,7 @@ class DraginPaper(DraginParameters):
     search can't trigger another search.
     """
 
+    trigger: TriggerMode = parameter("rind", "when to search")
     query_context: Literal["question_and_answer", "whole_prompt"] = parameter(
         "question_and_answer", "source of the words of the query real_words"
     )
