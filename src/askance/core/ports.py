@@ -414,4 +414,6 @@ class WrappedRetriever:
     _retriever: Retriever
 
     name, fingerprint = _of("_retriever.name"), _of("_retriever.fingerprint")
-    search = _of("_retriever.search")
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        return await self._retriever.search(query, k, exclude=exclude)

@@ -79,10 +79,9 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`, in which control tokens appear as their strings."""
-        text: str = self.tokenizer.decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        return str(
+            self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
-        return text
 
     def decode_inside(self, ids: Sequence[int]) -> str:
         """Return the text of `ids` as they appear in the middle of a longer text.
@@ -194,7 +193,9 @@ class IncrementalDetokenizer:
 
     def __init__(self, vocabulary: Vocabulary, prompt_ids: Sequence[int] = ()) -> None:
         self._decode = vocabulary.decode
-        self._window = _left_context(vocabulary, prompt_ids)
+        tails = [list(prompt_ids[-length:]) for length in _CONTEXT_LENGTHS]
+        # The window starts with a whole character if possible.
+        self._window = min(tails, key=lambda tail: self._decode(tail).count(REPLACEMENT))
         self._window_text = self._decode(self._window)
         self._pending: list[int] = []
 
@@ -225,9 +226,3 @@ class IncrementalDetokenizer:
             return whole[len(before) :]
         # Byte-fallback decoders garble a whole run of bytes while its last character is incomplete.
         return self._decode(ids)
-
-
-def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
-    """Return the last few of `ids`, starting with a whole character if possible."""
-    tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
-    return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))
