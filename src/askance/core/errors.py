@@ -107,10 +107,9 @@ class UnknownName(InputError):
         folded = {known_name.lower(): known_name for known_name in reversed(names)}
         near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
         nearest = f"did you mean {folded[near[0]]!r}?" if near else "there is none with a similar name."
-        remedy = remedy or nearest
         where = f" {place}" if place else ""
         listing = f" Known: {', '.join(names)}." if names else ""
-        super().__init__(f"unknown {kind} {name!r:.99}{where}: {remedy}{listing}")
+        super().__init__(f"unknown {kind} {name!r:.99}{where}: {remedy or nearest}{listing}")
 
 
 class ParameterError(InputError):

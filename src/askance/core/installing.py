@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,9 @@ def packages_of(extra: str) -> list[str]:
     """
     from importlib.metadata import PackageNotFoundError, requires
 
-    try:
+    with suppress(PackageNotFoundError):
         return list(_expanded(extra, requires("askance") or []))
-    except PackageNotFoundError:
-        return []
+    return []
 
 
 def _expanded(extra: str, requirements: list[str]) -> Iterator[str]:
@@ -102,11 +102,9 @@ def _direct_url() -> dict[str, Any]:
     """
     from importlib.metadata import PackageNotFoundError, distribution
 
-    try:
-        origin: dict[str, Any] = json.loads(distribution("askance").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        return {}
-    return origin
+    with suppress(PackageNotFoundError):
+        return dict(json.loads(distribution("askance").read_text("direct_url.json") or "{}"))
+    return {}
 
 
 def _is_project(folder: Path) -> bool:
@@ -115,8 +113,7 @@ def _is_project(folder: Path) -> bool:
 
 def _shown(path: Path) -> str:
     """Return a path relative to the current folder if possible, in a form that pip recognises as a path."""
-    try:
+    with suppress(ValueError, OSError):
         inner = str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)
-    return inner if os.sep in inner or inner == "." else f".{os.sep}{inner}"
+        return inner if os.sep in inner or inner == "." else f".{os.sep}{inner}"
+    return str(path)

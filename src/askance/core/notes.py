@@ -9,7 +9,9 @@ ignore activities at no cost.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import TypeVar
 
+T = TypeVar("T")
 Notes = Callable[[str, str], None]
 """A listener that is called with the name of a note, such as "retry", and its text, which is one sentence."""
 Advance = Callable[[float], None]
@@ -18,8 +20,23 @@ Shows = Callable[[str, float | None], AbstractContextManager[Advance]]
 """A function that displays an activity while it lasts. It takes the activity's description, and the total
 amount of work, or None if that is unknown."""
 
+
+@contextmanager
+def bound(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a context variable to `value` inside the block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def _show_nothing(what: str, total: float | None) -> AbstractContextManager[Advance]:
+    return nullcontext(lambda amount: None)
+
+
 _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
-_shows: ContextVar[Shows | None] = ContextVar("askance_activity", default=None)
+_shows: ContextVar[Shows] = ContextVar("askance_activity", default=_show_nothing)
 
 
 def note(name: str, text: str) -> bool:
@@ -30,8 +47,7 @@ def note(name: str, text: str) -> bool:
     return listener is not None
 
 
-@contextmanager
-def noted(listener: Notes) -> Iterator[None]:
+def noted(listener: Notes) -> AbstractContextManager[None]:
     """Send the notes of calls inside the block to `listener`, and then to the outer listeners."""
     outer = _listener.get()
 
@@ -40,52 +56,32 @@ def noted(listener: Notes) -> Iterator[None]:
         if outer is not None:
             outer(name, text)
 
-    token = _listener.set(notify)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+    return bound(_listener, notify)
 
 
-@contextmanager
-def doing(what: str, total: float | None = None) -> Iterator[Advance]:
+def doing(what: str, total: float | None = None) -> AbstractContextManager[Advance]:
     """Display the work inside the block as an activity, such as "loading the model bundled".
 
     Args:
         total: The total amount of work in any unit, if it is known.
 
-    Yields:
-        A function to call with each amount of work done.
+    Returns:
+        A context manager that yields a function to call with each amount of work done.
     """
-    shows = _shows.get()
-    with nullcontext(_ignore) if shows is None else shows(what, total) as advance:
-        yield advance
+    return _shows.get()(what, total)
 
 
-@contextmanager
-def shown_by(shows: Shows | None) -> Iterator[None]:
+def shown_by(shows: Shows | None) -> AbstractContextManager[None]:
     """Display the activities of calls inside the block with `shows`. If `shows` is None, display nothing."""
-    token = _shows.set(shows)
-    try:
-        yield
-    finally:
-        _shows.reset(token)
+    return bound(_shows, shows or _show_nothing)
 
 
-@contextmanager
-def before_doing(begin: Callable[[], None]) -> Iterator[None]:
+def before_doing(begin: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `begin` each time before an activity inside the block is displayed."""
     outer = _shows.get()
 
-    @contextmanager
-    def shows(what: str, total: float | None) -> Iterator[Advance]:
+    def shows(what: str, total: float | None) -> AbstractContextManager[Advance]:
         begin()
-        with nullcontext(_ignore) if outer is None else outer(what, total) as advance:
-            yield advance
+        return outer(what, total)
 
-    with shown_by(shows):
-        yield
-
-
-def _ignore(amount: float) -> None:
-    pass
+    return shown_by(shows)

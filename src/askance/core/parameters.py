@@ -103,7 +103,10 @@ class Parameters:
         try:
             return validate(given)
         except ValidationError as error:
-            raise parameter_error(cls, error) from None
+            first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        with about(f"parameters.{name}"):
+            raise parameter_error(cls, name, first["type"], first["input"])
 
     def __post_init__(self) -> None:
         if "__pydantic_validator__" not in vars(type(self)):
@@ -203,23 +206,20 @@ def describe_type(hint: Any) -> str:
     return "true or false" if hint is bool else str(hint.__name__)
 
 
-def parameter_error(cls: type[Any], error: ValidationError) -> InputError:
-    """Return the first problem of a validation as an error about a parameter of `cls`."""
-    first = error.errors(include_url=False)[0]
-    name = str(first["loc"][0])
-    if first["type"] == "unexpected_keyword_argument":
-        explained: InputError = UnknownName(
-            "parameter", name, [field.name for field in dataclasses.fields(cls)], place=f"of {owner_of(cls)}"
-        )
-    else:
-        field, value = parameter_field(cls, name), first["input"]
-        low, high = parameter_range(field)
-        expected = describe_type(get_type_hints(cls)[name])
-        if first["type"] in ("greater_than_equal", "less_than_equal") and low > -math.inf:
-            expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
-        explained = ParameterError(f"parameter {name}={value!r:.99} of {owner_of(cls)}: expected {expected}.")
-    explained.setting = f"parameters.{name}"
-    return explained
+def parameter_error(cls: type[Any], name: str, problem: str, value: object) -> ParameterError:
+    """Return an error about a value of a parameter of `cls`.
+
+    Args:
+        problem: The type of pydantic's error, such as "greater_than_equal".
+
+    Raises:
+        UnknownName: There is no such parameter.
+    """
+    low, high = parameter_range(parameter_field(cls, name))
+    expected = describe_type(get_type_hints(cls)[name])
+    if problem in ("greater_than_equal", "less_than_equal") and low > -math.inf:
+        expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
+    return ParameterError(f"parameter {name}={value!r:.99} of {owner_of(cls)}: expected {expected}.")
 
 
 def _parse(cls: type[Any], name: str, hint: Any, text: str) -> Any:

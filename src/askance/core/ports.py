@@ -389,18 +389,8 @@ class WrappedModel:
     signals, capabilities = _of("_model.signals"), _of("_model.capabilities")
     context_tokens, counts_exactly = _of("_model.context_tokens"), _of("_model.counts_exactly")
     tokenize, decode, pieces = _of("_model.tokenize"), _of("_model.decode"), _of("_model.pieces")
-
-    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        return await self._model.generate(request)
-
-    async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        return await self._model.score(prompt, options)
-
-    async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        return await self._model.attend(text, bos=bos)
-
-    async def count(self, prompt: Prompt) -> int:
-        return await self._model.count(prompt)
+    generate, score = _of("_model.generate"), _of("_model.score")
+    attend, count = _of("_model.attend"), _of("_model.count")
 
 
 class WrappedScorer(PairScorer):

@@ -378,11 +378,10 @@ def opened(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
 
 def _opens_object(first: str, inside: str) -> bool:
     """Return whether a file's first line starts an object that contains all records, not just one."""
-    try:
+    with suppress(ValueError, RecursionError):
         row = json.loads(first)
-    except (ValueError, RecursionError):
-        return first.startswith("{")
-    return isinstance(row, dict) and inside in row
+        return isinstance(row, dict) and inside in row
+    return first.startswith("{")
 
 
 def _parsed(content: str, place: str) -> Any:

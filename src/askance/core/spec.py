@@ -21,7 +21,6 @@ from askance.core.errors import InputError
 _NAME = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?")
 _WORD = re.compile(r"[^\s(),=\"]+")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_BLANK = re.compile(r"\s*")
 MOST_CHARACTERS = 20_000
 """The maximum length of a specification."""
 _MOST_DEPTH = 8
@@ -181,5 +180,4 @@ class _Reader:
         return match.group()
 
     def _skip(self) -> None:
-        match = _BLANK.match(self._text, self.at)
-        self.at = self.at if match is None else match.end()
+        self.at = len(self._text) - len(self._text[self.at :].lstrip())

@@ -6,8 +6,8 @@ trace alone. `docs/trace.md` lists the events and their fields.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from traceback import format_exception
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 
 from askance.core.answers import Answer, Citation, Usage
 from askance.core.errors import AskanceError
+from askance.core.notes import bound
 from askance.core.types import Demo, Hit, Key, Role
 
 SCHEMA_VERSION = 1
@@ -323,14 +324,9 @@ class Trace:
         """Record a node of a tree search and return its event. `fields` are further fields of `Expanded`."""
         return self.add(Expanded, node=node, action=action, text=text, **fields)
 
-    @contextmanager
-    def because(self, decision: Event) -> Iterator[None]:
+    def because(self, decision: Event) -> AbstractContextManager[None]:
         """Set `decision` as the parent of all events recorded inside the `with` block."""
-        token = _cause.set((self.events, decision.id))
-        try:
-            yield
-        finally:
-            _cause.reset(token)
+        return bound(_cause, (self.events, decision.id))
 
     def fail(self, error: BaseException, place: str, message: str = "") -> None:
         """Record an error, with its traceback unless it is an `AskanceError` or `message` explains it."""

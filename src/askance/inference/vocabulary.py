@@ -62,7 +62,8 @@ class Vocabulary:
             at_start: Whether `text` starts a prompt. Only then may the tokenizer put a space before `text`.
         """
         for sentinel, sentinel_ids in (*(() if at_start else self._sentinels), ("", [])):
-            output, num_before = self._output(sentinel + text), len(sentinel_ids)
+            output = self.tokenizer(sentinel + text, add_special_tokens=False, verbose=False)
+            num_before = len(sentinel_ids)
             ids: list[int] = output["input_ids"]
             if ids[:num_before] == sentinel_ids:
                 break
@@ -78,10 +79,9 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`, in which control tokens appear as their strings."""
-        text: str = self.tokenizer.decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        return str(
+            self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
-        return text
 
     def decode_inside(self, ids: Sequence[int]) -> str:
         """Return the text of `ids` as they appear in the middle of a longer text.
@@ -134,15 +134,8 @@ class Vocabulary:
                     f"token id {id} is outside the vocabulary of model {self.name!r} (0 to {self.size - 1})."
                 )
 
-    def _output(self, text: str) -> Any:
-        return self.tokenizer(text, add_special_tokens=False, verbose=False)
-
-    def _plain(self, text: str) -> list[int]:
-        ids: list[int] = self._output(text)["input_ids"]
-        return ids
-
     def _find_bos(self) -> TokenIds:
-        framed, bare = self.tokenizer("a", verbose=False)["input_ids"], self._plain("a")
+        framed, bare = self.tokenizer("a", verbose=False)["input_ids"], self.encode("a", at_start=True).ids
         starts = (start for start in range(len(framed)) if framed[start : start + len(bare)] == bare)
         return tuple(framed[: next(starts, 0)])
 
@@ -152,9 +145,9 @@ class Vocabulary:
         A sentinel is usable if its tokens do not merge with a letter that follows it. If the tokenizer adds
         no space to strings, no sentinel is needed, and the list is empty.
         """
-        bare, sentinels, adds_space = self._plain("a"), [], False
+        bare, sentinels, adds_space = self.encode("a", at_start=True).ids, [], False
         for sentinel in _SENTINELS:
-            ids, joined = self._plain(sentinel), self._plain(sentinel + "a")
+            ids, joined = (self.encode(text, at_start=True).ids for text in (sentinel, sentinel + "a"))
             if ids and joined[: len(ids)] == ids and len(joined) > len(ids):
                 sentinels.append((sentinel, ids))
                 adds_space = adds_space or joined[len(ids) :] != bare
@@ -200,7 +193,9 @@ class IncrementalDetokenizer:
 
     def __init__(self, vocabulary: Vocabulary, prompt_ids: Sequence[int] = ()) -> None:
         self._decode = vocabulary.decode
-        self._window = _left_context(vocabulary, prompt_ids)
+        tails = [list(prompt_ids[-length:]) for length in _CONTEXT_LENGTHS]
+        # The window starts with a whole character if possible.
+        self._window = min(tails, key=lambda tail: self._decode(tail).count(REPLACEMENT))
         self._window_text = self._decode(self._window)
         self._pending: list[int] = []
 
@@ -231,9 +226,3 @@ class IncrementalDetokenizer:
             return whole[len(before) :]
         # Byte-fallback decoders garble a whole run of bytes while its last character is incomplete.
         return self._decode(ids)
-
-
-def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
-    """Return the last few of `ids`, starting with a whole character if possible."""
-    tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
-    return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))

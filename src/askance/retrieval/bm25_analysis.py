@@ -153,9 +153,8 @@ def _stop_words(language: str) -> frozenset[str]:
 
 @cache
 def _stemmer(language: str) -> tantivy.TextAnalyzer:
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(
-        tantivy.Filter.stemmer(language)
-    )
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    builder = builder.filter(tantivy.Filter.stemmer(language))
     return (builder if language == "english" else builder.filter(tantivy.Filter.ascii_fold())).build()
 
 

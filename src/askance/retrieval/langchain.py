@@ -42,8 +42,7 @@ class LangchainRetriever:
         retriever, options = self._retriever, {"k": k} if self._takes_k else {}
         if "k" in getattr(type(retriever), "model_fields", {}):
             retriever, options = retriever.model_copy(update={"k": k}), {}
-        found: Sequence[Any] = await retriever.ainvoke(query, **options)
-        return found
+        return list(await retriever.ainvoke(query, **options))
 
 
 def _passage(document: Any) -> Passage:

@@ -9,6 +9,7 @@ The setting `rerank` names a reranker with its options:
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -97,10 +98,7 @@ def read_options(options: Mapping[str, object]) -> tuple[int, float]:
     weight = str(options.get("retriever_weight", 0))
     if not candidates.isdecimal() or int(candidates) < 1:
         raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
-    try:
-        retriever_weight = float(weight)
-    except ValueError:
-        retriever_weight = -1
-    if not 0 <= retriever_weight < math.inf:
-        raise InputError(f"retriever_weight={weight!r} of a reranker: give a number from 0.")
-    return int(candidates), retriever_weight
+    with suppress(ValueError):
+        if 0 <= float(weight) < math.inf:
+            return int(candidates), float(weight)
+    raise InputError(f"retriever_weight={weight!r} of a reranker: give a number from 0.")

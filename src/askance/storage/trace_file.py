@@ -18,7 +18,6 @@ from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
 from askance.core.version import VERSION
 from askance.storage.durable_files import sealed_line, unsealed, write_atomically
 
-_TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
 _HEADER = re.compile(r'\{"checksum": "[0-9a-f]{16}", "type": "header"')
 
 
@@ -117,13 +116,12 @@ def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
     if adapter is None:
         raise TraceFileError(f"{source}, line {number}: unknown event type {record.get('type')!r}.")
     try:
-        event: AnyEvent = adapter.validate_python(fields)
+        return adapter.validate_python(fields)
     except ValidationError as error:
         raise TraceFileError(f"{source}, line {number}{first_flaw(error)}.") from error
-    return event
 
 
 @cache
-def _adapters() -> dict[str, Any]:
+def _adapters() -> dict[str, TypeAdapter[AnyEvent]]:
     """Return the pydantic adapters by event type, cached because building one is slow."""
-    return {name: TypeAdapter(kind) for name, kind in _TYPES.items()}
+    return {kind.type: TypeAdapter(kind) for kind in EVENT_TYPES}

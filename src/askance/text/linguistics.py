@@ -8,18 +8,16 @@ in quotes (“” «» 《》 「」).
 """
 
 import re
-import tomllib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 from askance.core.errors import UnknownName
 from askance.core.types import Token
 from askance.text.answers import sentence_spans, sentences
-from askance.text.words import LANGUAGES, MARKS, NOT_SPACED, PIECE, SOUTHEAST_ASIAN
+from askance.text.words import ENGLISH, LANGUAGES, MARKS, NOT_SPACED, PIECE, SOUTHEAST_ASIAN
 
 _HAN_FUNCTION = "的了是吗嗎呢吧这這那哪"
 """Characters that carry no content, and that hardly occur in words that do."""
@@ -35,7 +33,6 @@ Japanese writes endings and particles, and some Chinese characters without conte
 """
 _NOT_SPACED_RUN = re.compile(rf"(?:{_HAN})+|{_KATAKANA}+|{_THAI}+")
 
-_ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
 FUNCTION_WORDS = frozenset[str]().union(
     *(LANGUAGES[name].words for name in ("english", "arabic", "greek", "russian", "tamil"))
 )
@@ -88,10 +85,10 @@ Spans = Sequence[tuple[int, int]]
 
 _LETTERS = r"[\w\u0300-\u036f]"  # \w leaves out combining accents
 _SPELLED_WORD = re.compile(rf"{_LETTERS}+(?:['’\-.]{_LETTERS}+)*")
-_OPENERS = frozenset(_ENGLISH["openers"].split())
-_CONNECTORS = frozenset(_ENGLISH["connectors"].split())
-_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | frozenset(_ENGLISH["small_words"].split())
-_BEFORE_POINT = frozenset(_ENGLISH["before_point"].split())
+_OPENERS = frozenset(ENGLISH["openers"].split())
+_CONNECTORS = frozenset(ENGLISH["connectors"].split())
+_SMALL_WORDS = FUNCTION_WORDS | _CONNECTORS | frozenset(ENGLISH["small_words"].split())
+_BEFORE_POINT = frozenset(ENGLISH["before_point"].split())
 
 _MONTH = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December"

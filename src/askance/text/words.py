@@ -177,10 +177,13 @@ class Language:
     compounds: bool = False
 
 
+ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
+"""Lists of English words by their kind, each as one text with spaces."""
+
+
 def _languages() -> Mapping[str, Language]:
-    english = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
     table = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
-    table["english"]["words"] = english["function_words"]
+    table["english"]["words"] = ENGLISH["function_words"]
     return {
         name: Language(**{**each, "words": frozenset(each["words"].split())}) for name, each in table.items()
     }

@@ -21,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask
 
 from askance.core.errors import ModelSpecError
+from askance.core.notes import bound
 from askance.inference.backend import StepInput
 from askance.models.hf.kv_cache import KVPool, TorchSlot
 
@@ -122,11 +123,8 @@ _active_context: ContextVar[ForwardContext] = ContextVar("active_forward_context
 @contextmanager
 def forward_context(context: ForwardContext) -> Iterator[ForwardContext]:
     """Use `context` for the forward passes that this thread computes inside the block."""
-    token = _active_context.set(context)
-    try:
+    with bound(_active_context, context):
         yield context
-    finally:
-        _active_context.reset(token)
 
 
 def attention_forward(

@@ -13,6 +13,7 @@ decoded one by one are not shared with other texts.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count, pairwise
 
 import numpy as np
@@ -332,12 +333,10 @@ class LlamaBackend:
 
     def _save(self, slot: SequenceSlot) -> SavedPrompt | None:
         """Return a copy of a sequence's tokens, keys and values, or None if they can't be saved."""
-        if not self._can_save:
-            return None
-        try:
-            return (*slot.ids,), self._current_context.save(slot.seq_id)
-        except (RuntimeError, MemoryError):
-            return None
+        if self._can_save:
+            with suppress(RuntimeError, MemoryError):
+                return (*slot.ids,), self._current_context.save(slot.seq_id)
+        return None
 
     def _restore(self, ids: TokenIds, state: SavedState, target: SequenceSlot) -> bool:
         """Copy a saved prompt into a sequence, and return whether that succeeded.

@@ -10,7 +10,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,12 +104,11 @@ def _check_processor(library: ctypes.CDLL) -> None:
 
 def _processor_flags() -> frozenset[str]:
     """Return this processor's instruction sets as Linux names them, or an empty set on other systems."""
-    try:
+    with suppress(OSError):
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
-    match = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return frozenset(match[1].split() if match else ())
+        match = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+        return frozenset(match[1].split() if match else ())
+    return frozenset()
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
+from askance.core.notes import bound
+
 MAX_STEPS = 300_000
 """The greatest number of steps in one rendering. Real templates take about ten steps for each turn of a chat,
 and twice as many with tools."""
@@ -55,17 +57,14 @@ class ChatTemplate:
         Raises:
             TemplateError: The template refuses the turns, fails, or takes too many steps.
         """
-        token = _steps_left.set([MAX_STEPS])
+        known = {**self._variables, "messages": messages, "add_generation_prompt": True}
         try:
-            return self._template.render(
-                self._variables, messages=messages, tools=None, documents=None, add_generation_prompt=True
-            )
+            with bound(_steps_left, [MAX_STEPS]):
+                return self._template.render(known, tools=None, documents=None)
         except TemplateError:
             raise
         except Exception as error:  # a template is an arbitrary program and may fail in any way
             raise TemplateError(f"{type(error).__name__}: {error}") from error
-        finally:
-            _steps_left.reset(token)
 
 
 class _StepLimitedSandbox(ImmutableSandboxedEnvironment):

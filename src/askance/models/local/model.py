@@ -4,7 +4,7 @@ import asyncio
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -282,9 +282,8 @@ def free_bytes_of_machine(root: Path = Path("/")) -> int:
 
 def _number(path: Path, name: str = "") -> int | None:
     """Return the number after `name` in the first line of a file that starts with `name`, or None."""
-    try:
+    with suppress(OSError, ValueError):  # another system, or no permission to read the file
         lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):  # another system, or no permission to read the file
-        return None
-    values = (line.removeprefix(name).split() for line in lines if line.startswith(name))
-    return next((int(words[0]) for words in values if words and words[0].isdecimal()), None)
+        values = (line.removeprefix(name).split() for line in lines if line.startswith(name))
+        return next((int(words[0]) for words in values if words and words[0].isdecimal()), None)
+    return None

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from pydantic_core import from_json
 
@@ -73,10 +74,9 @@ class ServerErrors:
 
     def from_status(self, status: int, body: bytes, headers: Mapping[str, str]) -> Exception:
         """Return the error for a response with an error status."""
-        try:
+        content: object = body.decode(errors="replace")
+        with suppress(ValueError):
             content = from_json(body)
-        except ValueError:
-            content = body.decode(errors="replace")
         message, code, parameter = self._parse(content)
         if status in (400, 413, 422, 500) and _is_about_window(f"{code} {message}"):
             return PromptTooLong(self._name, message)
@@ -121,11 +121,10 @@ class ServerErrors:
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     """Return the seconds after which the server asks for a retry, or None if it gives no number."""
-    try:
+    with suppress(KeyError, ValueError):  # The header may also hold a date.
         seconds = float(headers["retry-after"])
-    except (KeyError, ValueError):  # The header may also hold a date.
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    return None
 
 
 def _is_about_window(message: str) -> bool:

@@ -71,12 +71,9 @@ class OpenaiModel(TextTokens):
         self._check_abilities(request)
         await self._check_window(request.prompt, request.sampling.max_tokens)
         num_different = 1 if request.sampling.temperature == 0 else request.n  # Greedy samples are identical.
-        generations = tuple(
-            await gather_or_cancel(
-                self._generate_one(replace(request, on_text=None if sample else request.on_text), sample)
-                for sample in range(num_different)
-            )
-        )
+        others = [replace(request, on_text=None)] * (num_different - 1)
+        calls = map(self._generate_one, (request, *others), range(num_different))
+        generations = tuple(await gather_or_cancel(calls))
         return generations if len(generations) == request.n else generations * request.n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:

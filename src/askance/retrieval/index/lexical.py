@@ -144,8 +144,7 @@ class LexicalIndex:
     @panics_as(ValueError)
     def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
         """Return the BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
-        hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
-        return hits
+        return list(self._searcher.search(query, limit, count=False).hits)
 
     @panics_as(ValueError)
     def rescored(

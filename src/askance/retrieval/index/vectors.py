@@ -113,7 +113,6 @@ class FlatIndex:
     """
 
     def __init__(self, folder: Path, documents: DocumentTable, dimensions: int) -> None:
-        self.dimensions = dimensions
         segment = documents.segment()
         self.num_vectors, path = segment.live, segment_path(folder, segment.number)
         self._rows = np.zeros((0, dimensions), dtype=np.float32)

@@ -165,11 +165,10 @@ def _longest_line(block: bytes, before: int) -> int:
 
 
 def _is_decoded(decoder: codecs.IncrementalDecoder, block: bytes, is_end: bool = False) -> bool:
-    try:
+    with suppress(UnicodeDecodeError):
         decoder.decode(block, is_end)
-    except UnicodeDecodeError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _marked(content: bytes) -> str:
