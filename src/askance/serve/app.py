@@ -75,7 +75,7 @@ class Application:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
         encoder, opened = (self.index.encoder, self.index.opened) if self.index else (None, None)
-        engine = replace(config.open(encoder=encoder, retriever=opened), on_end=on_end)
+        engine = replace(config.open_to_answer(encoder=encoder, retriever=opened), on_end=on_end)
         self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(self.admission)
