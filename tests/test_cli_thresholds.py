@@ -97,6 +97,7 @@ def typed(run, sample_index, tmp_path, monkeypatch):
     """Run commands on a model with a fingerprint, whose least probability is the number in the question."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "idx").symlink_to(sample_index)
     rows = [{"id": str(p), "question": f"Where is it, {p}?", "answers": ["Bonn"]} for p in PROBABILITIES]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
@@ -109,7 +110,7 @@ def typed(run, sample_index, tmp_path, monkeypatch):
     monkeypatch.setattr(ScriptedModel, "fingerprint", "the weights")
 
     def typed(command):
-        options = "" if "grid" in command else f"--index {sample_index} --model scripted"
+        options = "" if "grid" in command else "--index idx --model scripted"
         code, out, err = run(f"{command} {options}", columns=400)
         return code, " ".join(out.split()), " ".join(err.split())
 
@@ -120,6 +121,7 @@ QUICK = "calibrate --quick --method flare --dataset jsonl:q.jsonl"
 
 
 def test_a_quick_calibration_is_kept_and_used_by_every_command(typed, tmp_path):
+    (tmp_path / "askance.toml").write_text('method = "flare"\n[set]\nsearch_below = "70%"\n')
     code, out, err = typed(f"{QUICK} --percentile 70 --searches 1.5")
     assert code == 0
     assert "10 questions of jsonl:q.jsonl with scripted, 20" in out
@@ -135,13 +137,19 @@ def test_a_quick_calibration_is_kept_and_used_by_every_command(typed, tmp_path):
     value = shown["thresholds"]["70%"][0]
     assert typed("ask 'Where is it, 0.25?' --method flare --set search_below=70% --trace t.jsonl")[0] == 0
     assert f'"threshold": {value}' in (tmp_path / "t.jsonl").read_text()
-    (tmp_path / "askance.toml").write_text('method = "flare"\n[set]\nsearch_below = "70%"\n')
     assert typed("eval --dataset jsonl:q.jsonl --out run")[0] == 0
     settings = json.loads((tmp_path / "run/settings.json").read_text())
     assert (settings["parameters"]["search_below"], settings["config"]["parameters"]) == (
         repr(value),
         {"search_below": "70%"},
     )
+    (tmp_path / "grid.toml").write_text(
+        'index = "idx"\n[datasets.own]\nquestions = "jsonl:q.jsonl"\n[models.scripted]\nanswer = "scripted"\n'
+        '[methods.flare]\nset = { search_below = "70%" }\n'
+    )
+    assert typed("grid grid.toml --out runs")[0] == 0
+    settings = json.loads((tmp_path / "runs/own/scripted/flare/settings.json").read_text())
+    assert settings["parameters"]["search_below"] == repr(value)
     lines = (tmp_path / "run/records.jsonl").read_text().splitlines()
     assert sum(json.loads(line)["usage"]["searches"] - 1 for line in lines) == 3
 
@@ -195,10 +203,14 @@ def test_the_first_use_of_a_local_model_at_a_terminal_calibrates_it(typed, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(thresholds, "_MOST_SECONDS", -1.0)
         assert offer in typed(ask)[2]
-    assert not any((tmp_path / "cache/thresholds").iterdir())
+        said = typed(ask)[2]
+        assert offer in said
+        assert "calibrating" not in said  # only the first use tries
+    (tried,) = (tmp_path / "cache/thresholds").iterdir()
+    tried.unlink()
     monkeypatch.setattr(thresholds, "_MOST_SECONDS", math.inf)  # however slow the machine is
     assert "calibrating flare with 30 questions of sample" in typed(ask)[2]
-    assert len([*(tmp_path / "cache/thresholds").iterdir()]) == 1
+    assert [*(tmp_path / "cache/thresholds").glob("*.json")]
     said = typed(ask)[2]
     assert (
         "the threshold 0.8 never fires: token probability is 0.99 to 0.99 for 30 questions of sample" in said

@@ -16,7 +16,14 @@ from askance.configuration.methods import calibrated_methods
 from askance.configuration.presets import preset_text
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
-from askance.configuration.thresholds import NUM_QUESTIONS, SAMPLE, calibrate_quickly, kept_scores, key_of
+from askance.configuration.thresholds import (
+    NUM_QUESTIONS,
+    SAMPLE,
+    calibrate_quickly,
+    is_relative,
+    kept_scores,
+    key_of,
+)
 from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters, name_of, search_parameter
 from askance.core.ports import Method
@@ -65,17 +72,17 @@ def calibrate(
 
     Examples:
         askance calibrate --quick --index my-index --percentile 70
-        askance calibrate --dataset sample --index sample-index --searches 2
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
     if quick or percentile is not None:
         unused = {"--metric": metric, "--parameter": parameter, "--out": file, "--price": price or None}
         unused |= {} if quick else {"--dataset": dataset, "--limit": limit}
         if flag := next((flag for flag, value in unused.items() if value is not None), None):
-            raise InputError(
-                f"{flag} has no use {'with' if quick else 'without'} --quick here: leave it out."
-            )
-        config, cls = _method_of(sourced)
+            way = "with" if quick else "without"
+            raise InputError(f"{flag} has no use {way} --quick here: leave it out.")
+        absolute = {key: value for key, value in sourced.config.parameters.items() if not is_relative(value)}
+        config = dataclasses.replace(sourced.config, parameters=absolute)  # by no calibration that is kept
+        config, cls = _method_of(dataclasses.replace(sourced, config=config))
         model, in_flight = config.answer_spec, config.questions_in_flight
         if quick:
             engine, limit = config.open(), limit or NUM_QUESTIONS

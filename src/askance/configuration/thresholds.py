@@ -141,7 +141,8 @@ def check_fingerprint(given: str, methods: Iterable[Method], engine: Engine, mod
 def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_flight: int) -> None:
     """Note thresholds that always or never fire, and defaults that no calibration of the model supports.
 
-    At a terminal, a local model is calibrated if that takes less than a minute. No threshold changes.
+    At its first use at a terminal, a local model is calibrated if that takes less than a minute. No threshold
+    changes.
     """
     kind = re.split("[:?]", model)[0]
     for method in methods:
@@ -150,14 +151,17 @@ def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_fli
             continue  # nothing is compared with it
         kept = _scores_for(method, model)
         if kept is None and own.name not in changed and kind in (*_LOCAL, *_SERVERS):
-            with suppress(AskanceError):
-                if kind in _LOCAL and sys.stderr.isatty():
+            key = key_of(type(method), changed, model)
+            tried = _path(key).with_suffix(".tried")
+            if kind in _LOCAL and sys.stderr.isatty() and not tried.exists():
+                with suppress(AskanceError, OSError):
+                    tried.parent.mkdir(parents=True, exist_ok=True)
+                    tried.touch()
                     given = model, SAMPLE, NUM_QUESTIONS, in_flight, _MOST_SECONDS
                     kept = calibrate_quickly(replace(engine, method=method), *given)
             if kept is None:
-                name, make = name_of(type(method)), command(key_of(type(method), changed, model))
-                value = f"{own.name}={own.value_of(method):g}"
-                note("threshold", f"{value} of {name} was not calibrated for {model}. To do so: {make}")
+                value = f"{own.name}={own.value_of(method):g} of {name_of(type(method))}"
+                note("threshold", f"{value} was not calibrated for {model}. To do so: {command(key)}")
         if remark := inert_before(method, kept):
             note("threshold", remark)
 
