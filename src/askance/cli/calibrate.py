@@ -20,12 +20,11 @@ from askance.configuration.thresholds import (
     NUM_QUESTIONS,
     SAMPLE,
     calibrate_quickly,
-    is_relative,
     kept_scores,
     key_of,
 )
 from askance.core.errors import InputError
-from askance.core.parameters import changed_parameters, name_of, search_parameter
+from askance.core.parameters import changed_parameters, is_relative, name_of, search_parameter
 from askance.core.ports import Method
 from askance.core.safe_text import json_line
 from askance.evaluation.choose.calibrate import Calibration, KeptScores, choose_parameter

@@ -27,10 +27,15 @@ from askance.configuration.catalogue import (
     Kind,
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
-from askance.configuration.thresholds import is_relative, number_of
 from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
 from askance.core.extensions import find_extension, known_names
-from askance.core.parameters import changed_parameters, name_of, parse_parameters, search_parameter
+from askance.core.parameters import (
+    changed_parameters,
+    is_relative,
+    name_of,
+    parse_parameters,
+    search_parameter,
+)
 from askance.core.ports import Encoder, Method, Model, Retriever, RoleModel, language_model
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
@@ -146,7 +151,10 @@ def _make(
     if is_member:  # the calling method limits the input tokens of its members
         defaults.pop("l_max", None)
     values = {**defaults, **values}
-    values |= {name: number_of(cls, name, text, values, model) for name, text in relative.items()}
+    for name, text in relative.items():
+        from askance.configuration.thresholds import number_of
+
+        values[name] = number_of(cls, name, text, values, model)
 
     make_member = partial(_make, preset=preset, model=model, is_member=True)
     values |= _collection(cls, values, of_members, make_member)

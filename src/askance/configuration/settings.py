@@ -28,12 +28,11 @@ from askance.configuration.catalogue import (
     PORT_OF_SETTING,
 )
 from askance.configuration.methods import choose_method, class_of, make_method, notes_on, with_members
-from askance.configuration.thresholds import check_fingerprint, say_thresholds
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import awaitable, check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
-from askance.core.parameters import changed_parameters, name_of, parse_parameters
+from askance.core.parameters import RELATIVE, changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Needs, Retriever, RoleModel
 from askance.core.spec import call_spec, parse_spec
 from askance.core.token_ledger import Budget
@@ -330,6 +329,8 @@ class EngineConfig:
 
     def open_to_answer(self, **loaded: Any) -> "Engine":
         """Make the engine as `open` does, and say what is known of its thresholds (see `say_thresholds`)."""
+        from askance.configuration.thresholds import say_thresholds
+
         engine = self.open(**loaded)
         say_thresholds(with_members(engine.method), engine, self.answer_spec, self.questions_in_flight)
         return engine
@@ -376,7 +377,10 @@ class EngineConfig:
             abstaining=None if self.abstain_below is None else build.open_abstaining(self.abstain_below),
             is_strict=self.strict,
         )
-        check_fingerprint(f"{self.method} {self.parameters}", with_members(method), engine, self.answer_spec)
+        if RELATIVE.search(f"{self.method} {self.parameters}"):
+            from askance.configuration.thresholds import check_fingerprint
+
+            check_fingerprint(with_members(method), engine, self.answer_spec)
         return engine
 
     def stored(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from askance.core.parameters import changed_parameters, name_of, search_paramete
 from askance.core.ports import Method, language_model
 from askance.core.safe_text import json_line
 from askance.core.spec import call_spec
-from askance.evaluation.choose.calibrate import RELATIVE, KeptScores, inert_before, measure
+from askance.evaluation.choose.calibrate import KeptScores, inert_before, measure
 from askance.models.bundled import cache_folder
 from askance.storage.durable_files import checksum
 from askance.storage.trace_file import write_file
@@ -36,11 +36,6 @@ _MOST_SECONDS = 60.0
 """The longest estimate with which a calibration goes on that nobody asked for."""
 _MOST_BYTES = 8_000_000
 _LOCAL, _SERVERS = ("bundled", "gguf", "hf"), ("openai",)
-
-
-def is_relative(value: object) -> bool:
-    """Return whether a value of a parameter is a text such as ``70%`` or ``1.5/question``."""
-    return isinstance(value, str) and RELATIVE.fullmatch(value) is not None
 
 
 def number_of(cls: type[Any], name: str, text: str, values: Mapping[str, Any], model: str) -> float:
@@ -130,9 +125,9 @@ def calibrate_quickly(
     return kept
 
 
-def check_fingerprint(given: str, methods: Iterable[Method], engine: Engine, model: str) -> None:
-    """Raise `InputError` if a relative threshold is by the scores of another model with the same name."""
-    for method in methods if RELATIVE.search(given) else ():
+def check_fingerprint(methods: Iterable[Method], engine: Engine, model: str) -> None:
+    """Raise `InputError` if kept scores are those of another model with the same name."""
+    for method in methods:
         kept = _scores_for(method, model)
         if kept and kept.fingerprint != language_model(engine.models["answer"]).fingerprint:
             raise InputError(f"{model} has changed since its calibration. Make another: {command(kept.key)}")

@@ -8,7 +8,6 @@ percentile or as a number of searches per question is a quantile of the scores (
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_type_hints
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from askance.ask import Engine
 from askance.core.errors import AskanceError, InputError
 from askance.core.parameters import (
+    RELATIVE,
     SearchParameter,
     describe_type,
     method_spec,
@@ -35,9 +35,6 @@ from askance.evaluation.statistics.compare import MeanInterval, mean_interval, p
 MAX_TRIALS = 7
 LEAST_DECISIONS = 20
 """The least number of decisions by which a threshold is judged to always or never fire."""
-RELATIVE = re.compile(r"([+-]?\d+(?:\.\d+)?)(%|/question)")
-"""A threshold given by what it leads to: the percentage of questions for which it does not fire, or the mean
-number of searches per question, including those that need no threshold."""
 _RESAMPLES = 2000
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
