@@ -36,13 +36,15 @@ $(VENV)/.browser: $(VENV)/.all
 test-browser: $(VENV)/.browser  ## The viewer in Chromium (apt-get install chromium, or CHROMIUM=PATH)
 	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
-test-extra: $(VENV)/.all  ## Differences to pandoc; stock clients; real servers; 1,000 simulated timelines; the study known_unknown in small
+test-extra: $(VENV)/.all  ## Differences to pandoc; stock clients; real servers; 1,000 simulated timelines; every fault of an index; the study known_unknown in small
 	command -v pandoc || $(LOCKED) pypandoc-binary || true
 	$(BIN)/python -m benchmarks.pandoc_differences
 	$(BIN)/python -m benchmarks.clients
 	VLLM="$${VLLM:-$$(command -v vllm)}" LITELLM="$${LITELLM:-$$(command -v litellm)}" \
 		$(BIN)/python -m pytest -rs tests/models/test_real_servers.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation 1000 1000
+	for kind in kill error full; do \
+		rm -rf .study && mkdir .study && $(BIN)/python -m tests.retrieval.faults .study $$kind 2>/dev/null | grep '"flaws": \[\]' || exit 1; done
 	rm -rf .study
 	$(BIN)/python -m studies.known_unknown.run --out .study --pocket
 

@@ -60,7 +60,7 @@ class LyingServer(BaseHTTPRequestHandler):
         asked = json.loads(body)
         name = next((each for each in TEXTS if f"reply {each}" in body), "")
         text = _FIRST + TEXTS.get(name, "The answer is Perth.")
-        # With log-probabilities, so much text is an event of 2 MB.
+        # With log-probabilities, so much text is an event of nearly 2 MB and 4,096 tokens.
         size = 40 if "in pieces" in body or not name else 74_000 if asked.get("logprobs") else len(text)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -76,9 +76,9 @@ class LyingServer(BaseHTTPRequestHandler):
     def _send(self, text: str, has_logprobs: bool) -> None:
         choice: dict[str, Any] = {"index": 0, "delta": {"content": text}}
         if has_logprobs:
-            tokens = [text[at : at + 4] for at in range(0, len(text), 4)]
+            tokens = [text[at : at + 20] for at in range(0, len(text), 20)]
             entries = [{"token": token, "logprob": -0.7} for token in tokens]
-            choice["logprobs"] = {"content": [{**each, "top_logprobs": [each]} for each in entries]}
+            choice["logprobs"] = {"content": [{**each, "top_logprobs": [each] * 4} for each in entries]}
         self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
 
 

@@ -20,7 +20,7 @@ def recorded(tmp_path):
     for name in ("dev", "test"):
         lines = [
             {"id": f"{at}", "gold": ["Bonn"], "none": {"answer": knows, "doubt": float(knows != "Bonn")},
-             "one": "Bonn \x1b[31m"}
+             "one": "Bonn \x1b[31m", "model": f"of {name}"}
             for at, knows in enumerate(["Bonn", "Kiel"] * 20)
         ]  # fmt: skip
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -35,6 +35,8 @@ def test_gates_shows_each_file_and_all_together_and_writes_a_chart(run, recorded
         "test.jsonl, 40 questions",
         "all together, 80 questions",
         "doubt",
+        "model: of dev; metric",
+        "models: of dev, of test; metric",
     ):
         assert text in out
     assert "not possible, because attention was not recorded: rind" in out

@@ -29,6 +29,7 @@ from askance.core.errors import (
 )
 from askance.core.spec import parse_method, parse_spec
 from askance.core.trace import Asked, Trace
+from askance.evaluation.choose.outcomes import read_outcomes
 from askance.evaluation.run.recorded_run import read_run
 from askance.models.local.model_files import read_added_tokens, read_note
 from askance.retrieval.bm25 import open_index
@@ -51,6 +52,12 @@ ROW = {
     "steps": [{"question": "x?", "answer": "y"}],
     "triples": [["a", "b", "c"]],
 }
+OUTCOME = {
+    "id": 7, "question": "Which river?", "gold": ["Rhine"], "one": "Rhine", "ircot": {"answer": "Rhine"},
+    "none": {"answer": "Elbe", "tokens": 9, "samples": ["Elbe"],
+             "draft": {"texts": ["El", "be"], "logprobs": [-1, -2], "best": [-1, -2], "second": [-3, -3]}},
+    "scores": [3.5, 2], "router": [0.2, 0.7, 0.1], "signals": {"doubt": 2}, "model": "m",
+}  # fmt: skip
 CHOICE = {"question": "A or B?", "options": ["A: x", "B: y"], "answers": ["A: x"], "id": 7}
 JSON_LINES = "\n".join(map(json.dumps, (ROW, CHOICE))).encode()
 CSV = b'question,answers,id,hops\n"Which, ""one""?",Rhine | the Rhine,1,2\n"a\nb?","[""x"", ""y""]",2,\n'
@@ -85,6 +92,11 @@ def dataset(name, file):
         read_dataset(f"{name}:{folder / file}")
 
     return parse
+
+
+def outcomes(raw, folder):
+    (folder / "outcomes.jsonl").write_bytes(raw)
+    read_outcomes(folder / "outcomes.jsonl")
 
 
 def trace(raw, folder):
@@ -174,6 +186,7 @@ PARSERS = {
     "gzip": (dataset("jsonl", "a.jsonl.gz"), gzip.compress(JSON_LINES, mtime=0), DatasetError),
     "csv": (dataset("csv", "a.csv"), CSV, DatasetError),
     "tsv": (dataset("csv", "a.tsv"), TSV, DatasetError),
+    "outcomes": (outcomes, json.dumps(OUTCOME).encode(), DatasetError),
     "trace": (trace, QUESTION, TraceFileError),
     "run": (of_run, b"{}", RunFolderError),
     "stored settings": (stored, b'{"config": {"schema": 1, "seed": 3, "abstain_below": 0.5}}', InputError),

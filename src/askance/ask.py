@@ -40,7 +40,7 @@ from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.retrieval.filters import filtered_retriever
-from askance.text.support import cited_passages, marked
+from askance.text.support import cited_passages, marked, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Engine:
                 self.on_end(trace)
 
     async def _supported(self, question: Question, run: Run) -> Answer:
-        """Return the method's answer with its confidence, in strict mode without unsupported sentences."""
+        """Return the method's answer with confidence and source; if strict, without unsupported text."""
         searches = self.method.needs.retriever
         if searches and self.is_strict:
             answer = await answer_within_limit(self.method, question, replace(run, trace=run.trace.aside()))
@@ -182,7 +182,7 @@ class Engine:
             answer = await answer_within_limit(self.method, question, run)
         if searches and self.abstaining is not None:
             answer = await self.abstaining.judge(question, answer, run.trace)
-        return answer
+        return replace(answer, source=source_of(answer, run.trace.events))
 
     def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
         """Record the question with its configuration, and return the run for the method to use."""

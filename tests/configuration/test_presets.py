@@ -138,7 +138,8 @@ def test_a_preset_that_is_written_can_be_read_again(tmp_path):
         assert filled("flare", tmp_path / "p") == Flare(search_below=0.3)
     text = preset_text(Flare, {"prompts": Flare().prompts, "search_below": 0.3}, ["measured"])
     assert text.startswith("# measured\n# with prompts=")
-    assert text.endswith(", to be set again\n[flare]\nsearch_first = true\nsearch_below = 0.3\n")
+    assert text.endswith("\n[flare]\nsearch_first = true\nas_published = false\nsearch_below = 0.3\n")
+    assert ", to be set again\n[flare]" in text
 
 
 def test_the_bundled_model_gets_what_was_measured_for_it(tmp_path):

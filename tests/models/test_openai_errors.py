@@ -144,6 +144,7 @@ def test_a_fault_is_an_error_and_only_what_may_pass_is_tried_again(server, kind,
         ([event(" It", logprobs_of(" He", top=[{" He": -0.5}]))], "token ' He' where its text has ' It'"),
         ([event(" It", logprobs_of(" It", top=[{" It": -0.1, " He": -0.1}]))], "that sum to 1.81"),
         ([event(" a b", logprobs_of(" a", " b") | {"token_logprobs": [-0.5]})], "that can't be read"),
+        ([event(" a" * 4097, logprobs_of(*[" a"] * 4097))], "at most 4096 items"),
         *(
             ([event(" It", logprobs_of(" It", logprob=lie))], r"logprobs\.0 is|no JSON")
             for lie in (HUGE, -HUGE, 3.0, float("-inf"), float("nan"), True, "-1")

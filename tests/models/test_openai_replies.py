@@ -165,7 +165,7 @@ DECLARED = {"completions": "1", "top_logprobs": "20"}
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_any_reply_is_a_text_or_an_error(name, data):
     prompt, reply, want, options = GENERATIONS[name]
@@ -212,7 +212,7 @@ def check_result(result):
 
 
 @pytest.mark.parametrize("name", CALLS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_reply_to_another_call_is_a_result_or_an_error(name, data):
     reply, options, call = CALLS[name]

@@ -58,6 +58,16 @@ def test_of_a_long_pair_only_so_much_is_tokenized_as_may_be_read():
     assert max(read) == 20 * scorer.max_tokens
 
 
+def test_pairs_of_a_short_question_are_scored_between_those_of_a_long_one():
+    scorer = ScriptedPairScorer()
+
+    async def both():
+        await asyncio.gather(scorer.score_pairs([("long " * 1_000, "a")] * 3), scorer.score_pairs([PAIR] * 9))
+
+    asyncio.run(both())
+    assert [query == PAIR[0] for query, _ in scorer.pairs] == [False, *[True] * 9, False, False]
+
+
 def undeclared():
     return ScriptedPairScorer()
 

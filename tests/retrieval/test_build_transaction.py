@@ -47,10 +47,13 @@ def interrupted(build, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["kill", "error", "full"])
 def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind):
-    """A rerun makes the same index, and every error is one of ours; see `faults`."""
-    steps = {"kill": (1, 1), "error": (1, 2), "full": (2, 2)}  # errors and full disks take turns
+    """A rerun makes the same index, and every error is one of ours; see `faults`.
+
+    Here, each operation has one of the three faults. `make test-extra` tries all three at each.
+    """
+    steps = {"kill": (1, 2), "error": (2, 4), "full": (4, 4)}
     found = results_of("tests.retrieval.faults", kind, *map(str, steps[kind]))
-    assert found["operations"] >= {"kill": 80, "error": 40, "full": 40}[kind]
+    assert found["operations"] >= {"kill": 40, "error": 20, "full": 20}[kind]
     assert found["limits"] >= {"kill": 15, "error": 10, "full": 0}[kind]
 
 

@@ -27,7 +27,7 @@ def test_an_answer_has_the_form_of_openai_with_citations_whose_spans_fit(served)
     assert answer["id"] == f"chatcmpl-{about['trace_id']}"
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
     assert (about["method"], about["searches"], about["decisions"]["retrieve:search"]) == ("single", 1, 1)
-    assert (about["confidence"], about["abstained"]) == (None, "")
+    assert (about["confidence"], about["abstained"], about["source"]) == (None, "", "from [1]")
     (choice,) = answer["choices"]
     assert (choice["index"], choice["finish_reason"], choice["message"]["role"]) == (0, "stop", "assistant")
     content, annotations = choice["message"]["content"], choice["message"]["annotations"]
@@ -56,6 +56,20 @@ def test_a_stream_has_the_committed_text_then_sources_annotations_and_the_end(se
     traced = [data["type"] for name, data in events_of(response.text) if name == "trace"]
     assert [traced[0], traced[-1]] == ["question", "answer"]
     assert {"search"} <= {*traced} <= {kind.type for kind in EVENT_TYPES}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_small_talk_is_searched_for_only_if_it_is_the_first_message(served, stream):
+    def about(*messages):
+        response = served.ask([{"role": role, "content": text} for role, text in messages], stream=stream)
+        return chunks_of(response.text)[-1]["askance"] if stream else response.json()["askance"]
+
+    first, earlier = about(("user", "thanks!")), (("user", QUESTION), ("assistant", ANSWER))
+    assert first["searches"] == 1
+    later = about(*earlier, ("user", "thanks!"))
+    assert (later["searches"], later["source"]) == (0, "from memory, 0.99")
+    assert later["decisions"] == {"retrieve:none": 1}
+    assert about(*earlier, ("user", "and where was he born?"))["searches"] == 1
 
 
 METHODS = (

@@ -42,7 +42,8 @@ def test_the_openai_client_asks_in_one_piece_and_streams(client):
     assert message.content[citation.start_index : citation.end_index] == TEXT
     assert citation.title == "Ingmar Bergman"
     assert answer.usage.total_tokens > 0
-    assert answer.model_extra["askance"]["searches"] == 1
+    about = answer.model_extra["askance"]
+    assert (about["searches"], about["source"]) == (1, "from [1]")
 
     chunks = list(ask(stream=True, stream_options={"include_usage": True}))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]

@@ -82,7 +82,7 @@ def test_schemathesis_finds_no_error_of_the_server(own_index):
         for result in schema.get_all_operations():
             operation = result.ok()
 
-            @settings(max_examples=15, derandomize=True, database=None)
+            @settings(max_examples=8, derandomize=True, database=None)
             @given(operation.as_strategy())
             def ask(case):
                 case.call_and_validate(checks=checks)

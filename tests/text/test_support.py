@@ -174,6 +174,12 @@ def test_which_sentence_a_marker_belongs_to(at, sentence):
     assert ["[9]" in each.why for each in found].index(True) == sentence
 
 
+def test_of_more_than_a_thousand_sentences_the_rest_cites_nothing():
+    marker = ModelMarker(1_200 * len(BY_PUCCINI + " "), (OPERA.passage,))
+    found = [*sentence_support(f"{BY_PUCCINI} " * 1_200, [(0, (TOSCA, OPERA))], (), "", [marker])]
+    assert (len(found), {each.passages for each in found}) == (1_000, {(TOSCA.passage,)})
+
+
 NEAR_WORDS = st.text("a1", min_size=1, max_size=9)
 
 

@@ -84,6 +84,7 @@ def test_offsets_of_citations_count_characters_not_utf16_units(show):
     page = show(traces.cited("\U0001f309 The bridge is in Pennsylvania."))
     expect(page.locator(".cited")).to_have_text("\U0001f309 The bridge is in Pennsylvania.")
     expect(page.locator(".answer-text")).to_have_text("\U0001f309 The bridge is in Pennsylvania.[1]")
+    expect(page.locator(".source")).to_have_text("Answer from [1]")
 
 
 def test_the_timeline_is_walked_with_the_keyboard_and_filtered(show):

@@ -53,7 +53,7 @@ def cited(text: str = "The bridge is in Pennsylvania.") -> tuple[trace.AnyEvent,
     events = asked("Where is the bridge?")
     events.add(trace.Searched, query="bridge", k=1, hits=(Hit(passage, 1.5, 1),))
     events.commit(text)
-    answer = Answer(text, "Pennsylvania", (Citation(1, passage, 0, len(text)),))
+    answer = Answer(text, "Pennsylvania", (Citation(1, passage, 0, len(text)),), source="from [1]")
     events.add(trace.Answered, answer=answer, usage=Usage(10, 5, 2, 1, 0.5))
     return tuple(events.events)
 

@@ -67,6 +67,7 @@ def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:
         "short_answer": result.answer.short,
         "confidence": result.answer.confidence,
         "abstained": result.answer.abstained,
+        "source": result.answer.source,
         "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
         "usage": dataclasses.asdict(result.usage),
         "notes": [event.text for event in result.trace.events if isinstance(event, Noted)],

@@ -33,6 +33,8 @@ class ServerConfig(EngineConfig):
         waiting: The number of questions that may wait for their turn; further ones are refused (429).
         strict_parameters: Refuse requests with fields that change nothing, such as a temperature that the
             method fixes. By default, the response lists them under askance.ignored.
+        searches_per_question: Move the threshold of the method so that a question has so many searches on
+            average, over the last 100 questions. Requests that set the threshold are not counted.
     """
 
     host: str = setting("127.0.0.1", "HOST")
@@ -41,6 +43,9 @@ class ServerConfig(EngineConfig):
     allow_host: Names = setting((), "NAME")
     waiting: Annotated[int, Field(ge=0, strict=False)] = setting(32, "N")
     strict_parameters: Annotated[bool, Field(strict=False)] = setting(False, "")
+    searches_per_question: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] | None = setting(
+        None, "N"
+    )
 
 
 SERVER_SETTINGS = tuple(name for name in settings_of(ServerConfig) if name not in SETTINGS)

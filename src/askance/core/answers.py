@@ -44,6 +44,9 @@ class Answer:
             `askance.confidence`); None if it was not estimated.
         abstained: The reason why the answer must not be relied on: the documents do not answer the question.
             Empty if the answer stands.
+        source: Where the answer comes from, such as "from [1]" or "from memory, 0.93" (see
+            `text.support.source_of`); empty if it is unknown. Its number depends on the batch, so answers
+            that differ only in it are equal.
     """
 
     text: str
@@ -53,6 +56,7 @@ class Answer:
     agreement: float | None = None
     confidence: float | None = None
     abstained: str = ""
+    source: str = field(default="", compare=False)
 
     @property
     def statement(self) -> str:

@@ -224,7 +224,8 @@ class StopTracker:
         """
         text, searched = self._text, max(0, len(self._text) - num_new)
         # A tag opens a thought only at the beginning of a line, so an answer may quote it elsewhere.
-        opening = _OPENING.search(text, text.rfind("\n", 0, searched) + 1)
+        line_start = text.rfind("\n", 0, searched) + 1
+        opening = _OPENING.match(text, line_start) or _OPENING.search(text, searched)
         closing = _find_closing(text, num_new, is_first=not self._has_thoughts)
         if opening and not (closing and closing[0] < opening.start()):
             rest, self._text = text[opening.end() :], text[: opening.start()]

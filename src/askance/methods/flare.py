@@ -1,4 +1,4 @@
-"""FLARE: draft the next sentence, and search if any of its tokens is improbable."""
+"""FLARE: draft the next sentence, and search if any of its content words is improbable."""
 
 import math
 from collections.abc import Sequence
@@ -7,9 +7,10 @@ from typing import ClassVar
 from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Run
-from askance.core.trace import Decided, Trace, WordSignal
+from askance.core.trace import Decided, WordSignal
 from askance.core.types import Generation, Question, Signal, Token, Want
-from askance.methods.common.generation_state import WritesAnswer
+from askance.methods.common.generation_state import GenerationState, WritesAnswer
+from askance.methods.gates.signals import content_words
 from askance.text.answers import SentenceEnd
 from askance.text.linguistics import token_words
 
@@ -18,15 +19,16 @@ from askance.text.linguistics import token_words
 class Flare(WritesAnswer):
     """FLARE-direct with masked queries: Jiang et al. 2023, section 3.2.
 
-    (The paper is "Active Retrieval Augmented Generation".) The method drafts the next sentence. If one of its
-    tokens has a probability of at most `search_below` (the paper's theta), the tokens above `mask_below`
-    (beta) become the query. The passages found replace those in the prompt, and the sentence is generated
-    again. The method stops once the text states its answer, or when the model repeats a sentence.
+    (The paper is "Active Retrieval Augmented Generation".) The method drafts the next sentence. If a token of
+    one of its content words has a probability of at most `search_below` (the paper's theta), the tokens above
+    `mask_below` (beta) become the query. The passages found replace those in the prompt, and the sentence is
+    generated again. The method stops once the text states its answer, or when the model repeats a sentence.
+    With `as_published`, any word may trigger a search, and any query is sent.
     """
 
     passages: int = parameter(2, "number of passages per search", at_least=1)
     search_below: float = parameter(
-        0.8, "search if a token's probability is at most this", at_least=0, at_most=1
+        0.8, "search if a content word has a token of at most this probability", at_least=0, at_most=1
     )
     mask_below: float = parameter(
         0.4, "the query omits tokens of at most this probability", at_least=0, at_most=1
@@ -34,12 +36,13 @@ class Flare(WritesAnswer):
     look_ahead_tokens: int = parameter(64, "maximum number of tokens of one sentence", at_least=1)
     max_tokens: int = parameter(256, "maximum number of new tokens of the answer", at_least=1)
     search_first: bool = parameter(True, "search for the question before the first sentence")
+    as_published: bool = parameter(False, "as in the paper: any token triggers, and any query is sent")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
-    searches: ClassVar[str] = "when a token is improbable"
+    searches: ClassVar[str] = "when a content word is improbable"
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
     calibrated: ClassVar[SearchParameter] = SearchParameter(
-        "search_below", rises=True, belongs_to=("search_first",)
+        "search_below", rises=True, belongs_to=("search_first", "as_published")
     )
 
     async def answer(self, question: Question, run: Run) -> Answer:
@@ -50,8 +53,7 @@ class Flare(WritesAnswer):
         for step in state.rounds(self.max_tokens):
             room = min(self.look_ahead_tokens, state.tokens_left)
             sentence = await state.write(room, ("look_ahead", step), want, until)
-            scored = state.scorable(sentence)
-            decision = decide_search(run.trace, scored, self.search_below, self.mask_below)
+            decision = self._decide(state, state.scorable(sentence))
             if decision.query and (hits := await state.search(decision, self.passages)):
                 state.show_passages(hits)
                 with run.trace.because(decision):
@@ -63,31 +65,40 @@ class Flare(WritesAnswer):
                 state.keep_piece(sentence)
         return await state.finish()
 
+    def _decide(self, state: GenerationState, sentence: Generation) -> Decided:
+        """Decide whether a sentence triggers a search, and record the decision in the trace.
+
+        The value of a word is the probability of its least probable token. Words that can't trigger a search
+        have a value of 1. White space belongs to no word.
+        """
+        tokens, words = sentence.tokens, token_words(sentence.tokens)
+        kind, judged = "token", list(enumerate(words))
+        if not self.as_published:
+            text = "".join(token.text for token in tokens)
+            kind, judged = "content word", content_words(text, words)
+        values = {at: min(map(_probability, tokens[word.first : word.last])) for at, word in judged}
+        signals = tuple(
+            WordSignal(word.text, values.get(at, 1.0), at in values and values[at] <= self.search_below)
+            for at, word in enumerate(words)
+        )
+        least, is_doubtful = min(values.values(), default=1.0), any(word.is_hit for word in signals)
+        query = masked(tokens, self.mask_below) if is_doubtful else ""
+        must_check = is_doubtful and not (self.as_published and query)
+        obstacle = state.obstacle_to(query) if must_check else ""
+        why = f"the least probable {kind} has {least:.2f}, {'not ' * is_doubtful}above {self.search_below:g}"
+        why += f", but {obstacle}" if obstacle else ""
+        if not values:
+            why = f"no {kind} was written" if words else "nothing more was written"
+        outcome, query = ("keep", "") if obstacle or not query else ("search", query)
+        numbers, signal, threshold = {"least probability": least}, "token probability", self.search_below
+        evidence = {"threshold": threshold, "words": signals, "numbers": numbers}
+        return state.run.trace.decide("retrieve", outcome, why, query=query, signal=signal, **evidence)
+
 
 def masked(tokens: Sequence[Token], mask_below: float) -> str:
     """Return the text of the tokens whose probability exceeds `mask_below`."""
     kept = (token.text if _probability(token) > mask_below else " " for token in tokens)
     return " ".join("".join(kept).split())
-
-
-def decide_search(trace: Trace, sentence: Generation, search_below: float, mask_below: float) -> Decided:
-    """Decide whether a sentence triggers a search, and record the decision in the trace.
-
-    The query is the sentence without its masked tokens. If nothing is left of it, there is no search.
-    """
-    tokens, signals = sentence.tokens, list[WordSignal]()
-    for word in token_words(tokens):
-        value = min(map(_probability, tokens[word.first : word.last]))
-        signals.append(WordSignal(word.text, value, value <= search_below))
-    least = min(map(_probability, tokens), default=1.0)
-    query = masked(tokens, mask_below) if least <= search_below else ""
-    above = "above" if least > search_below else "not above"
-    why = f"the least probable token has {least:.2f}, {above} {search_below:g}"
-    why += "" if query or least > search_below else ": the query is empty"
-    why = why if tokens else "nothing more was written"
-    evidence = {"threshold": search_below, "words": tuple(signals), "numbers": {"least probability": least}}
-    outcome = "search" if query else "keep"
-    return trace.decide("retrieve", outcome, why, query=query, signal="token probability", **evidence)
 
 
 def _probability(token: Token) -> float:

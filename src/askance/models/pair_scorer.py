@@ -15,6 +15,8 @@ from askance.core.types import Passage
 _TOKEN_CHARACTERS = 20
 """The number of characters for each token that are read of a text. Tokenizers truncate a pair by making all
 its parts, which takes gigabytes if both texts are long."""
+_TURN_CHARACTERS = 4_000
+"""The number of characters after which pairs of other questions get their turn."""
 
 
 class CrossEncoder(PairScorer):
@@ -38,8 +40,15 @@ class CrossEncoder(PairScorer):
         return await self.score_pairs([(query, passage.titled_text) for passage in passages])
 
     async def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        pairs = [(self._beginning(query), self._beginning(text)) for query, text in pairs]
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
+        turns, num_characters = list[list[tuple[str, str]]](), _TURN_CHARACTERS
+        for pair in ((self._beginning(query), self._beginning(text)) for query, text in pairs):
+            if num_characters >= _TURN_CHARACTERS:
+                turns.append([])
+                num_characters = 0
+            turns[-1].append(pair)
+            num_characters += sum(map(len, pair))
+        run = asyncio.get_running_loop().run_in_executor
+        return [logit for turn in turns for logit in await run(self._thread, self._score, turn)]
 
     def count_tokens(self, query: str, text: str) -> int:
         return self._num_tokens(self._beginning(query), self._beginning(text))
@@ -50,7 +59,7 @@ class CrossEncoder(PairScorer):
     def _score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         try:
             with panics_as(ValueError):
-                logits = self._logits(pairs) if pairs else []
+                logits = self._logits(pairs)
         except Exception as error:  # the errors of an engine share no class
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelFailure(f"the reranker {self.name} broke: {reason.rstrip('.')}.") from error

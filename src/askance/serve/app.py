@@ -16,7 +16,7 @@ from starlette.routing import Match
 from askance.ask import NoRetriever, check_question
 from askance.configuration.methods import defaults_of, parameter_schema
 from askance.configuration.settings import EngineConfig
-from askance.conversation import with_rewriter
+from askance.conversation import engine_for
 from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter
 from askance.core.ports import Retriever
@@ -76,7 +76,8 @@ class Application:
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
         encoder, opened = (self.index.encoder, self.index.opened) if self.index else (None, None)
         engine = replace(config.open_to_answer(encoder=encoder, retriever=opened), on_end=on_end)
-        self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
+        self.engines = Engines(config, engine, limits.searches_per_question)
+        self.keys, self.limits = keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(self.admission)
         self._retriever = engine.retriever
@@ -106,7 +107,7 @@ class Application:
         check_question(question.text)
         owner = request.scope[OWNER]
         return ChatQuestion(
-            engine=with_rewriter(engine),
+            engine=engine_for(engine, question) if question.history else engine,
             question=question,
             ignored=[*ignored, *unused],
             retriever=await self._retriever_for(owner, where),

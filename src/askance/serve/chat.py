@@ -77,6 +77,7 @@ class ChatQuestion:
             "searches": usage.searches,
             "confidence": answer.confidence,
             "abstained": answer.abstained,
+            "source": answer.source,
             "decisions": dict(sorted(decisions.items())),
             "ignored": self.ignored,
         }

@@ -14,6 +14,7 @@ from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import known_names
 from askance.core.parameters import name_of
 from askance.core.ports import Method
+from askance.serve.search_budget import SearchBudget
 
 PREFIX = "askance/"
 """What the names of models begin with; the name of a method follows."""
@@ -28,13 +29,19 @@ class Engines:
 
     Args:
         engine: The engine that `config.open` made, which answers if a request names no method.
+        searches: The mean number of searches of a question to keep near, for the method of `engine`; None
+            for no such budget.
+
+    Raises:
+        InputError: There is a budget, and the method has no threshold.
 
     Attributes:
         default: The name of the method of `engine`.
     """
 
-    def __init__(self, config: EngineConfig, engine: Engine) -> None:
+    def __init__(self, config: EngineConfig, engine: Engine, searches: float | None) -> None:
         self.default = name_of(type(engine.method))
+        self._budget = None if searches is None else SearchBudget(searches, engine.method)
         self._config, self._engine = config, engine
         self._known = tuple(dict.fromkeys((self.default, *known_names("methods", METHODS))))
         self._made = lru_cache(_MAX_ENGINES)(self._make)
@@ -63,7 +70,10 @@ class Engines:
             ParameterError: A value has the wrong type, is out of range, or could name a file of the server.
             MissingAbility: The models, the index or the encoder do not meet the method's needs.
         """
-        engine = self._made(self.method_name(model), json.dumps(parameters, sort_keys=True))
+        name, budget = self.method_name(model), self._budget
+        engine = self._made(name, json.dumps(parameters, sort_keys=True))
+        if budget is not None and name == self.default and budget.parameter.name not in parameters:
+            engine = budget.applied(engine)
         return engine if seed is None else replace(engine, seed=seed)
 
     def method_name(self, model: str) -> str:

@@ -214,7 +214,8 @@ def _answered(event: trace.Answered, before: Before) -> RenderableType:
         source = (f"  {passage.location}", PROVISIONAL)
         lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
     confidence = "" if answer.confidence is None else f"confidence {answer.confidence:.2f} · "
-    return Group(*lines, Text(""), Text(confidence + usage_line(event.usage), style=PROVISIONAL))
+    origin = f"{answer.source} · " if answer.source else ""
+    return Group(*lines, Text(""), Text(origin + confidence + usage_line(event.usage), style=PROVISIONAL))
 
 
 def _committed(event: trace.Committed, before: Before) -> RenderableType:

@@ -18,8 +18,11 @@ sentence that contains the answer. It cites those passages of the earlier senten
 Only passages that were in the prompt while the sentence was generated can be cited. If the model named
 supporting passages in markers, these are cited. Otherwise, the supporting passage with the most words of the
 sentence is cited. Ties go to the passage found last, and then to the best ranked passage.
+
+The source of a whole answer is passages that say it, or the model's memory (see `source_of`).
 """
 
+import math
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -27,8 +30,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from askance.core.answers import Answer, Citation
+from askance.core.trace import AnyEvent, Decided, Generated, Searched, TracedToken
 from askance.core.types import Hit, Passage
 from askance.text.answers import is_yes_or_no, sentence_spans, split_statement
 from askance.text.linguistics import content_words, entity_spans
@@ -38,8 +43,11 @@ from askance.text.words import normalised
 LEAST_SHARE = 0.5
 """The minimum fraction of a sentence's content words that a supporting passage must contain."""
 LEAST_WORDS = 2
+_MOST_TITLE = 60
 _UNENDED = re.compile(r"\s*(?:[\w,;:'’%&$€/-]|[^\S\n]|[.,](?=[a-z0-9]))*[^\n]?")
 """Text in which no sentence ends, and the character after which one may."""
+_MOST_SENTENCES = 1_000
+"""The number of sentences of an answer whose citations are looked for."""
 _MOST_UNENDED = 1_000
 """The number of characters in which a sentence is not cut (see `sentence_spans`)."""
 _QUOTATION = re.compile(r"[\"“„”«»‹›‘‚「」『』《》()（）\[\]{}]|(?<!\w)['’]|['’](?!\w)")
@@ -144,7 +152,7 @@ def sentence_support(
     marks: Sequence[ModelMarker] = (),
     known: Sequence[SentenceSupport] = (),
 ) -> Iterator[SentenceSupport]:
-    """Yield the passages that each sentence of an answer cites.
+    """Yield the passages that each sentence of an answer cites, for at most the first 1,000 sentences.
 
     Args:
         text: The answer without markers.
@@ -161,7 +169,7 @@ def sentence_support(
     support, named = [*known], defaultdict[int, list[ModelMarker]](list)
     for mark in marks:
         named[_sentence_of(mark.offset, text, spans)].append(mark)
-    for index, (start, end) in enumerate(spans[len(known) :], len(known)):
+    for index, (start, end) in enumerate(spans[len(known) : _MOST_SENTENCES], len(known)):
         question = next((question for offset, question in reversed(questions) if offset <= start), "")
         claim = claim_of(text[start:end], question, text[start:end] if short is None else short)
         passages, why = _supporting(
@@ -362,3 +370,75 @@ def marked(answer: Answer) -> str:
         end = closing.start() if closing else len(sentence.text)
         sentences.append(sentence.text[:end] + markers + sentence.text[end:])
     return " ".join(" ".join(sentences).split())
+
+
+def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
+    """Return the source of an answer in words: "from [1] [3]", "from “TITLE”" or "from memory, 0.93".
+
+    An answer is from passages if the sentence that states its short answer cites one, or if a passage that a
+    prompt showed contains all its content words. Otherwise, it is from memory, unless the method has
+    decided between the two (decision "source"). The number is the model's own probability: the geometric mean
+    of the probabilities of the short answer's tokens or, if they are unknown, of those of the text or, if
+    they are unknown as well, the agreement of sampled answers. An abstained or empty answer has no source.
+
+    Args:
+        events: The trace of the question.
+    """
+    if answer.abstained or not answer.text.strip():
+        return ""
+    decisions = (event for event in reversed(events) if isinstance(event, Decided))
+    ruling = next((event.outcome for event in decisions if event.name == "source"), "")
+    if ruling != "memory":
+        if answer.citations and (ruling or _is_cited(answer)):
+            numbers = sorted({citation.number for citation in answer.citations})
+            return " ".join(["from", *(f"[{number}]" for number in numbers)])
+        title = _stating_title(answer.short, events)
+        if title or ruling:
+            return f"from “{title}”" if title else "from passages"
+    probability = _probability(answer, events)
+    return "from memory" if probability is None else f"from memory, {probability:.2f}"
+
+
+def _is_cited(answer: Answer) -> bool:
+    """Return whether a sentence that states the short answer cites a passage.
+
+    If no sentence states it, or it is "yes" or "no", any sentence counts, as in a comparison.
+    """
+    text, short = answer.text.casefold(), answer.short.casefold()
+    cited = (answer.text[citation.start : citation.end].casefold() for citation in answer.citations)
+    return any(short in ("yes", "no") or short in sentence or short not in text for sentence in cited)
+
+
+def _stating_title(short: str, events: Sequence[AnyEvent]) -> str:
+    """Return the title of the first passage in a prompt with all content words of the short answer."""
+    prompts = [" ".join(event.prompt.split()) for event in events if isinstance(event, Generated)]
+    found = (hit.passage for event in events if isinstance(event, Searched) for hit in event.hits)
+    for passage in found:
+        text = " ".join(passage.text.split())
+        if covered_share(short, passage.title, passage.text) == 1 and any(text in each for each in prompts):
+            return " ".join((passage.title or passage.id).split())[:_MOST_TITLE]
+    return ""
+
+
+def _probability(answer: Answer, events: Sequence[AnyEvent]) -> float | None:
+    written = [event for event in events if isinstance(event, Generated) and event.role == "answer"]
+    kept = [event for event in written if (text := unmarked(event.text).strip()) and text in answer.text]
+    stating = [_tokens_of(answer.short, event) for event in kept] if answer.short else []
+    whole = [token for event in kept for token in event.tokens]
+    known = filter(None, map(_mean_probability, [*stating, whole]))
+    return next(known, answer.agreement)
+
+
+def _tokens_of(short: str, event: Generated) -> list[TracedToken]:
+    """Return the tokens that have a character of the last occurrence of `short`, if there is one."""
+    start = event.text.rfind(short)
+    ends = accumulate(len(token.text) for token in event.tokens)
+    spans = [(end - len(token.text), end, token) for token, end in zip(event.tokens, ends, strict=True)]
+    return [token for at, end, token in spans if at < start + len(short) and end > start >= 0]
+
+
+def _mean_probability(tokens: Sequence[TracedToken]) -> float | None:
+    """Return the geometric mean of the tokens' probabilities, or None if one is unknown."""
+    logprobs = [token.logprob for token in tokens if token.logprob is not None]
+    is_known = logprobs and len(logprobs) == len(tokens)
+    return math.exp(sum(logprobs) / len(logprobs)) if is_known else None

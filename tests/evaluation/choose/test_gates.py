@@ -3,13 +3,16 @@
 import gzip
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from askance.configuration.evaluation import open_score
 from askance.core.errors import DatasetError, InputError, UnknownName
-from askance.evaluation.choose.gates import BEST, ROUTER, THREE_WAYS, measure_gates
+from askance.evaluation.choose.gates import BEST, NEAREST, ROUTER, THREE_WAYS, measure_gates
 from askance.evaluation.choose.outcomes import RECORDED_ROUTER, read_outcomes
+from askance.evaluation.choose.policies import Questions, nearest
 from tests.tolerances import near
 
 ACCURACY = open_score("accuracy")
@@ -141,6 +144,32 @@ def test_a_router_combines_gates_and_recorded_routers_have_three_ways(outcomes):
     assert constants["ircot"].score.mean == 1.0
 
 
+def test_the_nearest_other_questions_vote_with_their_gains():
+    texts = [f"Which river passes {at}?" for at in range(8)] + [f"Who ruled {at}?" for at in range(8, 16)]
+    gains, zeros = np.array([1.0] * 8 + [-1.0] * 7 + [99.0]), np.zeros(16)
+    scores = {"none": zeros, "one": gains}
+    tests = np.eye(16, dtype=bool)
+    questions = Questions(tuple(texts), scores, {}, {}, ~tests, tests)
+    found = nearest(questions)
+    assert found.diagonal().tolist() == [True] * 8 + [True] * 7 + [False]  # 99 outvotes, but not for itself
+    dev = np.arange(108) < 8  # on which every search is a gain, before 100 like the last one
+    texts += texts[-1:] * 92
+    scores = {"none": np.zeros(108), "one": np.append(gains, [-1.0] * 92)}
+    assert nearest(Questions(tuple(texts), scores, {}, {}, dev[None], ~dev[None])).all()
+    nothing = replace(questions, scores={"none": zeros, "one": zeros})
+    assert not nearest(nothing).any()
+
+
+def test_the_table_has_the_nearest_questions_if_their_texts_are_recorded(outcomes):
+    lines = known_and_unknown()
+    for at, each in enumerate(lines):
+        each["question"] = ("Which river passes", "Who ruled")[at % 2] + f" {at}?"
+    rows = by_name(measured(outcomes(lines)).gates)
+    assert (rows[NEAREST].score.mean, rows[NEAREST].fires) == (1.0, 0.5)
+    del lines[0]["question"]
+    assert NEAREST not in by_name(measured(outcomes(lines)).gates)
+
+
 def test_a_gate_that_fails_for_a_question_is_counted_and_the_table_goes_on(outcomes):
     def fragile(signals):
         number = signals.memory.numbers["doubt"]
@@ -153,10 +182,13 @@ def test_a_gate_that_fails_for_a_question_is_counted_and_the_table_goes_on(outco
     del lines[2]["none"]["doubt"]
     found = measured(outcomes(lines), {"fragile": fragile, "doubt": lambda signals: signals.number("doubt")})
     gates = by_name(found.gates)
-    assert (gates["fragile"].num_failed, gates["fragile"].num_questions) == (3, 97)
+    assert (gates["fragile"].num_failed, gates["fragile"].score.num_questions) == (3, 97)
     assert found.failures["fragile"] == "ZeroDivisionError: by zero"
     assert (gates["doubt"].num_failed, found.failures["doubt"]) == (1, "doubt was not recorded")
     assert gates["fragile"].score.mean == gates["doubt"].score.mean == 1.0
+    words = {"words": lambda signals: [1.0, float("nan")], "array": lambda signals: np.array([0.1, 0.2])}
+    found = measured(outcomes(lines), words)
+    assert (found.lacking, "array" in by_name(found.gates)) == ({"words": "it returned nan"}, True)
     found = measured(outcomes(lines), {"margin": lambda signals: signals.draft.margins.mean()})
     assert found.lacking == {"margin": "the two best tokens were not recorded"}
 
@@ -190,11 +222,12 @@ def test_the_greatest_word_counts_and_a_draft_without_words_counts_0(outcomes):
         ({"id": "0"}, "has two questions with the id '0'"),
         ({"router": [0.1, 0.9]}, "field router: not three probabilities"),
         ({"router": ["a", 1, 2]}, "field router.0: not a finite number, found 'a'"),
+        ({"scores": [10**400]}, "field scores.0: not a finite number, found 1000"),
         ({"scores": [float("nan")]}, "field scores.0: not a finite number, found nan"),
         ({"none": {"answer": "x", "p_true": float("inf")}}, "field none.p_true: not a finite number"),
         (
-            {"none": {"answer": "x", "draft": {"texts": ["a"], "logprobs": []}}},
-            "logprobs: 0 values for 1 tokens",
+            {"none": {"answer": "x", "draft": {"texts": ["a"], "logprobs": [0.1, 1]}}},
+            "logprobs: 2 values for 1 tokens",
         ),
         ({"none": {"answer": "x", "draft": {"texts": ["a"] * 100_001}}}, "more than 100,000 tokens"),
     ],
@@ -210,7 +243,9 @@ def test_a_flaw_of_a_file_is_named_with_its_place(outcomes, change, message):
 def test_files_may_be_packed_and_must_hold_questions(tmp_path, outcomes):
     path = tmp_path / "packed.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(line(1, True, False)).encode()))
-    assert read_outcomes(path)[0].answers == {"none": RIGHT, "one": WRONG}
+    (found,) = read_outcomes(path)
+    assert [each.answer for each in found.answers.values()] == [RIGHT, WRONG]
+    assert [found.cost("searches", name) for name in found.answers] == [0, 1]
     with pytest.raises(DatasetError, match="has no questions"):
         outcomes([])
 
@@ -218,5 +253,9 @@ def test_files_may_be_packed_and_must_hold_questions(tmp_path, outcomes):
 @pytest.mark.parametrize("golds", [["Rhine"], ["a"]])
 def test_too_few_questions_are_refused(outcomes, golds):
     lines = [{**line(at, True, False), "gold": golds} for at in range(9 if golds == ["Rhine"] else 20)]
-    with pytest.raises(InputError, match="questions are too few"):
-        measured(outcomes(lines))
+    few, enough = outcomes(lines), outcomes(known_and_unknown())
+    for dev in ((), enough):
+        with pytest.raises(InputError, match="questions to measure are too few"):
+            measured(few, dev=dev)
+    with pytest.raises(InputError, match="questions to choose thresholds on are too few"):
+        measured(enough, dev=few)

@@ -27,6 +27,8 @@ HEADER = {"model": "scripted"}
 def reply(prompt, key):
     if key[-1] == "samples":
         return " So the answer is Ulm."
+    if key[-1] == "confidence":
+        return " 85%"
     if "Anna Lind lives in Bonn." in prompt:
         return Reply(" Anna Lind lives in Bonn. So the answer is Bonn.", {"Bonn": 0.9})
     return Reply(" So the answer is Kiel.", {"Kiel": 0.25})
@@ -53,15 +55,19 @@ def test_the_answers_are_those_of_the_methods_with_all_signals(tmp_path):
     outcomes, failures, shown = recorded(tmp_path, recorder(others={"again": ClosedBook()}))
     assert (len(outcomes), failures, shown[-1]) == (4, {}, (4, 4))
     first = outcomes[0]
-    assert first.answers == {"none": "Kiel", "one": "Bonn", "again": "Kiel"}
-    assert first.searches == {"none": 0, "one": 1, "again": 0}
-    assert first.tokens["none"] == first.tokens["again"] < first.tokens["one"]
+    assert {name: each.answer for name, each in first.answers.items()} == {
+        "none": "Kiel", "one": "Bonn", "again": "Kiel",
+    }  # fmt: skip
+    assert [first.cost("searches", name) for name in first.answers] == [0, 1, 0]
+    none, one, again = (first.cost("tokens", name) for name in first.answers)
+    assert none == again < one
     memory, read = first.signals.memory, first.signals.read
     assert memory.text == " So the answer is Kiel."
     assert min(memory.logprobs) == near(-1.3862943611198906)  # of a probability of 0.25
     assert len(memory.entropies) == len(memory.margins) == len(memory.tokens)
     assert len(memory.influences) == 5
     assert memory.samples == ("Ulm",) * 3
+    assert memory.numbers["stated_confidence"] == 0.85
     assert memory.numbers["p_true"] == near(0.7310585786300049)
     assert read.numbers["support"] == 1.0
     assert first.signals.scores == (1.0,)
@@ -71,13 +77,34 @@ def test_the_answers_are_those_of_the_methods_with_all_signals(tmp_path):
 def test_a_model_without_signals_is_recorded_without_them_and_they_are_named(tmp_path):
     bare = {"signals": frozenset(), "capabilities": frozenset({"raw"})}
     assert lacking(ScriptedModel(**bare)) == [
-        "log-probabilities", "entropies", "margins", "attention", "P(True)",
+        "logprob", "entropy", "top_logprobs", "attention", "P(True)",
     ]  # fmt: skip
     assert lacking(ScriptedModel()) == []
     (first, *_), _, _ = recorded(tmp_path, recorder(samples=0, **bare))
     assert first.signals.memory.samples == ()
     assert first.signals.memory.tokens[0].logprob is None
     assert "p_true" not in first.signals.memory.numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [
+        *((text, 0.7) for text in ("70", " 70 %.", "Probability: 70/100", "I'd say 70 out of 100")),
+        *(("0", 0.0), ("100%", 1.0)),
+        *((text, None) for text in ("", "high", "-7", "0.7", "170", "60 or 70", "7e1", "999" * 5)),
+    ],
+)
+def test_a_confidence_is_asked_for_in_a_chat_and_a_malformed_one_is_left_out(text, confidence, tmp_path):
+    def states(prompt, key):
+        if key[-1] != "confidence":
+            return reply(prompt, key)
+        assert "<|user|>" in prompt
+        assert "Proposed answer: Kiel\nHow probable" in prompt
+        return text
+
+    bare = recorder(states, 0, signals=frozenset(), capabilities=frozenset({"raw", "chat"}))
+    (first, *_), failures, _ = recorded(tmp_path, bare, EXAMPLES[:1])
+    assert (first.signals.memory.numbers.get("stated_confidence"), failures) == (confidence, {})
 
 
 def test_an_interrupted_recording_goes_on_and_a_failed_question_is_asked_again(tmp_path):
@@ -143,5 +170,6 @@ def test_every_gate_that_a_real_model_allows_is_measured(model_name, request, sa
     outcomes, failures, _ = recorded(tmp_path, SignalRecorder(engine, 2, {}), examples)
     found = measure_gates("t", outcomes, (), "f1", open_score("f1"), *open_gates())
     assert failures == {}
-    assert {*found.lacking} == {"stated_confidence", "energy_score"}
-    assert found.failures == {}
+    by_chance = {"stated_confidence"}  # random weights rarely write a number
+    assert {*found.lacking} - by_chance == {"energy_score"}
+    assert {*found.failures} <= by_chance

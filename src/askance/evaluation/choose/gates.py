@@ -17,13 +17,14 @@ from askance.evaluation.choose.policies import (
     measure_answers,
     measure_choice,
     measure_gate,
+    nearest,
     routed,
 )
 from askance.methods.gates.signals import Gate, MissingSignal, Numbers, Signals
 
 Score = Callable[[str, Sequence[str]], float | None]
 """A metric: a function of an answer and of the accepted answers."""
-ROUTER, THREE_WAYS = "router", "recorded router, three ways"
+ROUTER, NEAREST, THREE_WAYS = "router", "nearest questions", "recorded router, three ways"
 BETTER = "better constant"
 BEST = "the better of both"
 LEAST_QUESTIONS = 10
@@ -35,6 +36,7 @@ class GateResults:
     """The score, cost and gain of every policy on the same questions.
 
     Attributes:
+        models: The models that answered, as far as they were recorded.
         constants: The policies that need no signal: never, always, the better constant policy and the other
             methods; last the better of both answers, which only a guess can reach.
         gates, guards: Those that could be measured.
@@ -46,6 +48,7 @@ class GateResults:
     metric: str
     num_questions: int
     num_to_choose: int
+    models: tuple[str, ...]
     constants: tuple[Measured, ...]
     gates: tuple[Measured, ...]
     guards: tuple[Measured, ...]
@@ -73,82 +76,82 @@ def measure_gates(
         UnknownName: There is no such gate or guard.
         InputError: There are too few questions, or the metric applies to none of them.
     """
-    questions = _questions(outcomes, dev, score)
-    signals = [each.signals for each in questions.outcomes]
+    kept, questions = _questions(outcomes, dev, score)
+    signals = [each.signals for each in kept]
     recorded = dict.fromkeys(name for each in signals for name in each.numbers if name not in gates)
     gates = {**gates, **{name: partial(Signals.number, name=name) for name in recorded}}
     for wanted in only:
         if wanted not in (known := [*gates, *guards]):
             raise UnknownName("gate", wanted, known)
-    gates, guards = (
-        {name: gate for name, gate in each.items() if name in only or not only} for each in (gates, guards)
-    )
-    lacking, failures = dict[str, str](), dict[str, str]()
+    problems = dict[str, str]()
 
-    def values_of(gates: Mapping[str, Gate]) -> dict[str, Numbers]:
-        found = {}
-        for gate_name, gate in gates.items():
-            values, problems = _values(gate_name, gate, signals)
-            if np.isfinite(values[questions.tests.any(axis=0)]).any():
-                found[gate_name] = values
-                if problems:
-                    failures[gate_name] = problems[0]
-            else:
-                lacking[gate_name] = problems[0]
-        return found
+    def columns(gates: Mapping[str, Gate]) -> dict[str, Numbers]:
+        names = [name for name in gates if name in only or not only]
+        values = {name: _values(name, gates[name], signals, problems) for name in names}
+        return {name: each for name, each in values.items() if np.isfinite(each[questions.measured]).any()}
 
-    of_gates, of_guards = values_of(gates), values_of(guards)
+    of_gates, of_guards = columns(gates), columns(guards)
     measured = [measure_gate(each, questions, values) for each, values in of_gates.items()]
     by_guards = [measure_gate(each, questions, values, is_guard=True) for each, values in of_guards.items()]
     if len(of_gates) > 1:
         measured.append(measure_choice(ROUTER, questions, routed(questions, list(of_gates.values()))))
+    if all(questions.texts) and not only:
+        measured.append(measure_choice(NEAREST, questions, nearest(questions)))
     if of_gates and of_guards:
-        columns = [*of_gates.values(), *of_guards.values()]
-        by_guards.append(measure_choice(ROUTER, questions, routed(questions, columns), searches_all=True))
+        both = [*of_gates.values(), *of_guards.values()]
+        by_guards.append(measure_choice(ROUTER, questions, routed(questions, both), searches_all=True))
     return GateResults(
         name=name,
         metric=metric,
-        num_questions=int(questions.tests.any(axis=0).sum()),
+        num_questions=int(questions.measured.sum()),
         num_to_choose=len(dev),
-        constants=tuple(_constants(questions)),
+        models=tuple(sorted({each.model for each in kept} - {""})),
+        constants=tuple(_constants(questions, [each.router for each in kept])),
         gates=tuple(measured),
         guards=tuple(by_guards),
-        lacking=lacking,
-        failures=failures,
+        lacking={name: why for name, why in problems.items() if name not in (*of_gates, *of_guards)},
+        failures={name: why for name, why in problems.items() if name in (*of_gates, *of_guards)},
     )
 
 
 def _questions(
     outcomes: Sequence[RecordedOutcome], dev: Sequence[RecordedOutcome], score: Score
-) -> Questions:
-    every = [*outcomes, *dev]
-    shared = [method for method in every[0].answers if all(method in each.answers for each in every)]
-    columns = {
-        method: np.array([score(each.answers[method], each.golds) for each in every], dtype=np.float64)
-        for method in shared
-    }  # None, where the metric does not apply, becomes a number that is not finite
-    applies = np.isfinite(columns[MEMORY])
-    is_dev = np.arange(len(every)) >= len(outcomes)
-    kept = tuple(each for each, keeps in zip(every, applies, strict=True) if keeps)
-    if (num := int((applies & ~is_dev).sum())) < LEAST_QUESTIONS or (dev and not applies[is_dev].any()):
-        raise InputError(
-            f"{num} questions are too few: choosing a threshold and measuring it takes at least "
-            f"{LEAST_QUESTIONS} to which the metric applies."
-        )
-    trains, tests = (
-        cross_validation(len(kept)) if not dev else (is_dev[applies][None], ~is_dev[applies][None])
+) -> tuple[list[RecordedOutcome], Questions]:
+    every, is_dev = [*outcomes, *dev], np.arange(len(outcomes) + len(dev)) >= len(outcomes)
+    # None, where the metric does not apply, becomes a number that is not finite.
+    memory = np.array([score(each.answers[MEMORY].answer, each.golds) for each in every], dtype=np.float64)
+    applies = np.isfinite(memory)
+    for goal, part in {"measure": ~is_dev, **({"choose thresholds on": is_dev} if dev else {})}.items():
+        if (num := int((applies & part).sum())) < LEAST_QUESTIONS:
+            raise InputError(
+                f"{num} questions to {goal} are too few: it takes at least {LEAST_QUESTIONS} to which the "
+                "metric applies."
+            )
+    kept, is_dev = [each for each, keeps in zip(every, applies, strict=True) if keeps], is_dev[applies]
+    shared = [method for method in kept[0].answers if all(method in each.answers for each in kept)]
+
+    def columns(number_of: Callable[[RecordedOutcome, str], float | None]) -> dict[str, Numbers]:
+        return {name: np.array([number_of(each, name) for each in kept], dtype=np.float64) for name in shared}
+
+    trains, tests = (is_dev[None], ~is_dev[None]) if dev else cross_validation(len(kept))
+    return kept, Questions(
+        tuple(each.signals.question for each in kept),
+        columns(lambda each, name: score(each.answers[name].answer, each.golds)),
+        columns(lambda each, name: each.cost("searches", name)),
+        columns(lambda each, name: each.cost("tokens", name)),
+        trains,
+        tests,
     )
-    return Questions(kept, {name: values[applies] for name, values in columns.items()}, trains, tests)
 
 
-def _values(name: str, gate: Gate, signals: Sequence[Signals]) -> tuple[Numbers, list[str]]:
-    """Return the number of a gate for each question, and what went wrong for those that have none."""
-    values, problems = np.full(len(signals), nan), list[str]()
+def _values(name: str, gate: Gate, signals: Sequence[Signals], problems: dict[str, str]) -> Numbers:
+    """Return the number of a gate for each question, and note the first problem of those that have none."""
+    values = np.full(len(signals), nan)
     for at, each in enumerate(signals):
         try:
             found = gate(each)
-            value = float(max(found, default=0.0)) if isinstance(found, Sequence) else float(found)
-            problem = "" if isfinite(value) else f"it returned {value}"
+            value = float(np.max(found) if np.size(found) else 0.0)
+            problem = f"it returned {value}"
         except MissingSignal as missing:
             value, problem = each.numbers.get(name, nan), f"{missing}"
         except Exception as error:  # a gate may be somebody else's code
@@ -156,25 +159,20 @@ def _values(name: str, gate: Gate, signals: Sequence[Signals]) -> tuple[Numbers,
         if isfinite(value):
             values[at] = value
         else:
-            problems.append(problem)
-    return values, problems
+            problems.setdefault(name, problem)
+    return values
 
 
-def _constants(questions: Questions) -> list[Measured]:
+def _constants(questions: Questions, routers: Sequence[tuple[float, ...]]) -> list[Measured]:
     """Return the policies without a threshold."""
-    routers = [each.router for each in questions.outcomes]
-    memory, read, num = questions.scores[MEMORY], questions.scores[READ], len(questions.outcomes)
-    no_split = np.zeros((1, num), dtype=np.bool_)
-    rows = [
-        measure_choice("never", questions, no_split, drafts=False),
-        measure_choice("always", questions, ~no_split, drafts=False),
-        measure_choice(BETTER, questions, better_always(questions), drafts=False),
-    ]
+    every = np.ones(len(routers))
+    no_split = np.zeros((1, len(routers)), dtype=np.bool_)
+    choices = {"never": no_split, "always": ~no_split, BETTER: better_always(questions)}
+    rows = [measure_choice(name, questions, each, drafts=False) for name, each in choices.items()]
     others = [method for method in questions.scores if method not in (MEMORY, READ)]
-    rows += [measure_answers(each, questions, questions.scores[each], [each] * num) for each in others]
+    rows += [measure_answers(each, questions, {each: every}) for each in others]
     if all(routers) and SEVERAL in others:
-        methods = [(MEMORY, READ, SEVERAL)[int(np.argmax(each))] for each in routers]
-        pairs = enumerate(methods)
-        scores = np.array([questions.scores[method][at] for at, method in pairs])
-        rows.append(measure_answers(THREE_WAYS, questions, scores, methods))
-    return [*rows, measure_choice(BEST, questions, (read > memory)[None])]
+        ways = np.argmax(routers, axis=1)
+        taken = {method: (ways == way) * 1.0 for way, method in enumerate((MEMORY, READ, SEVERAL))}
+        rows.append(measure_answers(THREE_WAYS, questions, taken))
+    return [*rows, measure_choice(BEST, questions, (questions.gains > 0)[None])]

@@ -14,14 +14,16 @@ A file is JSON Lines, may be packed (.gz), and has one object for each question:
 are required. Every other field whose value is a string, or an object with an `answer`, is the answer of the
 method of that name. An object may state its `searches` (0 for `none` and 1 for `one`), `calls` and `tokens`.
 Its other numbers are signals: of `one` for guards, and of any other answer for gates, where greater means
-less sure, unless a gate of that name says otherwise. `scores` are those of the passages found, and `router`
-has the probabilities that no search, one search, and several searches are needed.
+less sure, unless a gate of that name says otherwise. `scores` are those of the passages found, `router`
+has the probabilities that no search, one search, and several searches are needed, and `model` is a name.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
+from sys import float_info
 
 from askance.core.errors import DatasetError
 from askance.core.records import Field, read_records
@@ -35,8 +37,8 @@ OUTCOMES = "outcomes.jsonl"
 MEMORY, READ, SEVERAL = "none", "one", "ircot"
 SHAPE = 'A line needs "id", "gold", "none" and "one"; docs/gates.md shows one.'
 _COSTS = ("searches", "calls", "tokens")
-_NO_ANSWER = ("id", "question", "gold", "scores", "router", "signals")
-_KNOWN_SEARCHES = {MEMORY: 0.0, READ: 1.0}
+_NO_ANSWER = ("id", "question", "model", "gold", "scores", "router", "signals")
+KNOWN_SEARCHES = {MEMORY: 0.0, READ: 1.0}
 _MOST_TOKENS = 100_000
 
 
@@ -45,18 +47,23 @@ class RecordedOutcome:
     """The recorded answers to one question, with their costs and signals.
 
     Attributes:
-        answers: The answer of each method, by name; `MEMORY` and `READ` are among them.
+        answers: The answer of each method, by name, with its costs among its numbers; `MEMORY` and `READ` are
+            among them.
         router: The probabilities that no search, one search and several are needed; empty if not recorded.
-        searches, tokens: The number of searches and of tokens of each method, as far as they are recorded.
+        model: The name of the model that answered; empty if it was not recorded.
     """
 
     id: str
     golds: tuple[str, ...]
-    answers: Mapping[str, str]
-    searches: Mapping[str, float]
-    tokens: Mapping[str, float]
+    answers: Mapping[str, Written]
     signals: Signals = field(repr=False)
     router: tuple[float, ...] = ()
+    model: str = ""
+
+    def cost(self, name: str, method: str) -> float:
+        """Return the number of "searches" or "tokens" of a method; not a number if it was not recorded."""
+        known = KNOWN_SEARCHES.get(method, math.nan) if name == "searches" else math.nan
+        return self.answers[method].numbers.get(name, known)
 
 
 def read_outcomes(path: Path) -> tuple[RecordedOutcome, ...]:
@@ -76,101 +83,70 @@ def read_outcomes(path: Path) -> tuple[RecordedOutcome, ...]:
 
 
 def _outcome(record: Field, number: int) -> Iterator[RecordedOutcome]:
-    golds = tuple(record["gold"].texts())
-    methods = {
-        name: value
-        for name, value in ((name, record[name]) for name in record.object() if name not in _NO_ANSWER)
-        if isinstance(value.value, str) or (isinstance(value.value, dict) and "answer" in value.value)
+    answers = {
+        name: _written(record[name])
+        for name, value in record.object().items()
+        if name not in _NO_ANSWER
+        and (isinstance(value, str) or (isinstance(value, dict) and "answer" in value))
     }
     for name in (MEMORY, READ):
-        if name not in methods:
+        if name not in answers:
             raise record[name].flaw("missing, or no answer")
-    written = {name: _written(value) for name, value in methods.items()}
-    numbers = {
-        name: value
-        for method, each in written.items()
-        if method != READ
-        for name, value in each.numbers.items()
-        if name not in _COSTS
-    }
-    searches, tokens = (
-        {name: each.numbers[cost] for name, each in written.items() if cost in each.numbers}
-        for cost in ("searches", "tokens")
-    )
-    router = tuple(_numbers(record.get("router", [])))
+    router, further = _numbers(record, "router"), record.get("signals", {})
     if len(router) not in (0, 3):
         raise record["router"].flaw("not three probabilities", found=True)
-    given = record.get("signals", {})
-    numbers |= {name: _number(given[name]) for name in given.object()}
-    if router:
-        numbers[RECORDED_ROUTER] = 1 - router[0]
-    signals = Signals(
-        record.get("question", "").maybe_blank(),
-        written[MEMORY],
-        written[READ],
-        tuple(_numbers(record.get("scores", []))),
-        numbers,
-    )
-    answers = {name: each.answer for name, each in written.items()}
-    yield RecordedOutcome(
-        record["id"].id(), golds, answers, _KNOWN_SEARCHES | searches, tokens, signals, router
-    )
+    of_answers = (each.numbers.items() for method, each in answers.items() if method != READ)
+    numbers = {name: value for each in of_answers for name, value in each if name not in _COSTS}
+    numbers |= {name: _number(further[name]) for name in further.object()}
+    numbers |= {RECORDED_ROUTER: 1 - router[0]} if router else {}
+    question, scores = record.get("question", "").maybe_blank(), _numbers(record, "scores")
+    signals = Signals(question, answers[MEMORY], answers[READ], scores, numbers)
+    id, golds, model = record["id"].id(), record["gold"].texts(), record.get("model", "").maybe_blank()
+    yield RecordedOutcome(id, tuple(golds), answers, signals, router, model)
 
 
 def _written(value: Field) -> Written:
     if isinstance(value.value, str):
         return Written(value.maybe_blank())
     numbers = {
-        name: _number(value[name])
-        for name, given in value.object().items()
-        if isinstance(given, int | float) and not isinstance(given, bool)
+        name: _number(value[name]) for name, each in value.object().items() if type(each) in (int, float)
     }
-    draft = value.get("draft", {})
-    tokens, influences = _tokens(draft), tuple(_numbers(draft.get("influences", [])))
+    draft, samples = value.get("draft", {}), value.get("samples", [])
+    influences = _numbers(draft, "influences")
     return Written(
-        value["answer"].maybe_blank(),
-        tokens,
-        influences,
-        tuple(value.get("samples", []).maybe_blanks()),
-        numbers,
+        value["answer"].maybe_blank(), _tokens(draft), influences, tuple(samples.maybe_blanks()), numbers
     )
 
 
 def _tokens(draft: Field) -> tuple[Token, ...]:
-    """Return the tokens of a draft, whose signals are lists of the same length."""
+    """Return the tokens of a draft, whose signals are lists of the same length, or empty."""
     texts = draft.get("texts", []).maybe_blanks()
-    if len(texts) > _MOST_TOKENS:
+    if (num := len(texts)) > _MOST_TOKENS:
         raise draft["texts"].flaw(f"more than {_MOST_TOKENS:,} tokens")
-    num = len(texts)
-    logprobs, entropies = (_signal(draft, name, num) for name in ("logprobs", "entropies"))
-    first, second = (_signal(draft, name, num) for name in ("best", "second"))
-    tokens, start = list[Token](), 0
-    for text, logprob, entropy, *two in zip(texts, logprobs, entropies, first, second, strict=True):
-        top = tuple(("", each) for each in two if each is not None)
-        tokens.append(Token(-1, text, start, start + len(text), logprob, entropy, top))
-        start += len(text)
-    return tuple(tokens)
+    columns = list[Sequence[float | None]]()
+    for name in ("logprobs", "entropies", "best", "second"):
+        values = _numbers(draft, name)
+        if len(values) not in (0, num):
+            raise draft[name].flaw(f"{len(values)} values for {num} tokens")
+        columns.append(values or [None] * num)
+    ends = list(accumulate(map(len, texts)))
+    return tuple(
+        Token(-1, text, end - len(text), end, logprob, entropy, tuple(("", x) for x in two if x is not None))
+        for text, end, logprob, entropy, *two in zip(texts, ends, *columns, strict=True)
+    )
 
 
-def _signal(draft: Field, name: str, num: int) -> Sequence[float | None]:
-    """Return the values of a signal for each of `num` tokens, or as many None if it was not recorded."""
-    values = draft[name]
-    if not values.is_given:
-        return [None] * num
-    if len(numbers := _numbers(values)) != num:
-        raise values.flaw(f"{len(numbers)} values for {num} tokens")
-    return numbers
-
-
-def _numbers(values: Field) -> list[float]:
-    given = values.value
-    if isinstance(given, list) and all(type(each) is float and math.isfinite(each) for each in given):
-        return given  # without a field for each of many numbers
-    return [_number(each) for each in values.each()]
+def _numbers(place: Field, name: str) -> tuple[float, ...]:
+    """Return the numbers of a list, which is empty if it was not recorded."""
+    values = place.get(name, [])
+    found = values.value
+    if isinstance(found, list) and all(type(each) is float and math.isfinite(each) for each in found):
+        return tuple(found)  # without a field for each of many numbers
+    return tuple(map(_number, values.each()))
 
 
 def _number(value: Field) -> float:
     number = value.value
-    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+    if type(number) not in (int, float) or not abs(number) <= float_info.max:
         raise value.flaw("not a finite number", found=True)
     return float(number)

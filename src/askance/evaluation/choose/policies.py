@@ -12,37 +12,51 @@ only afterwards, gains on the better constant policy.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan, nan
+from math import isnan
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.evaluation.choose.outcomes import MEMORY, READ, RecordedOutcome
+from askance.evaluation.choose.outcomes import MEMORY, READ
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.evaluation.statistics.selective import LEAST_RIGHT
 from askance.methods.gates.signals import Numbers
+from askance.text.answers import normalise_answer
+from askance.text.words import split_words
 
 Booleans = NDArray[np.bool_]
+Shares = Mapping[str, Numbers]
+"""For each method by name, in which share of the splits it is used for each question."""
 FOLDS, ORDERS = 10, 20
 POINTS = 100
 """The number of thresholds of a curve."""
 _DECIMALS = 9
 _CONVERGED, _MOST_STEPS, _PENALTY = 1e-9, 100, 1.0
+_NEIGHBOURS = 7
+"""The number of nearest questions that decide. It is odd, so that single votes can't cancel out."""
+_NEAREST = 10 * _NEIGHBOURS
+"""The number of nearest questions among which those that a split may learn from are looked for."""
+_WORD_BUCKETS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions with the scores of the answers from memory and after a search, in one order.
+    """Questions with the scores and costs of the methods that answered all of them, in one order.
 
     Attributes:
-        scores: The scores of each method that answered all of them, by name, each of shape [questions].
+        texts: The texts of the questions, which are empty if they were not recorded.
+        scores, searches, tokens: The score and costs of each method by name, each of shape [questions]. Costs
+            that were not recorded are not finite.
         trains: For each split, the questions on which thresholds are chosen, of shape [splits, questions].
         tests: For each split, the questions that are measured, of the same shape.
     """
 
-    outcomes: tuple[RecordedOutcome, ...]
+    texts: tuple[str, ...]
     scores: Mapping[str, Numbers]
+    searches: Mapping[str, Numbers]
+    tokens: Mapping[str, Numbers]
     trains: Booleans
     tests: Booleans
 
@@ -51,11 +65,10 @@ class Questions:
         """The gain in score by a search on each question."""
         return self.scores[READ] - self.scores[MEMORY]
 
-    def only(self, kept: Booleans) -> "Questions":
-        """Return the questions that are kept."""
-        outcomes = tuple(each for each, keeps in zip(self.outcomes, kept, strict=True) if keeps)
-        scores = {name: values[kept] for name, values in self.scores.items()}
-        return Questions(outcomes, scores, self.trains[:, kept], self.tests[:, kept])
+    @property
+    def measured(self) -> Booleans:
+        """Whether a question is measured in any split, of shape [questions]."""
+        return np.asarray(self.tests.any(axis=0))
 
     def mean_shares(self, chosen: Booleans) -> Numbers:
         """Return in which share of the splits that measure a question it is chosen.
@@ -92,7 +105,6 @@ class Measured:
     """
 
     name: str
-    num_questions: int
     num_failed: int
     score: MeanInterval
     fires: float | None
@@ -150,17 +162,19 @@ def measure_gate(name: str, questions: Questions, values: Numbers, *, is_guard: 
         is_guard: Whether the gate reads both answers, so that every question is searched for.
     """
     kept = np.isfinite(values)
-    num_failed, questions, values = int((~kept).sum()), questions.only(kept), values[kept]
+    values = np.where(kept, values, values[kept].min())
+    questions = replace(questions, trains=questions.trains & kept, tests=questions.tests & kept)
     thresholds = chosen_thresholds(values, questions.gains, questions.trains)
     found = measure_choice(name, questions, values > thresholds[:, None], searches_all=is_guard)
-    measured = questions.tests.any(axis=0)
-    are_wrong = questions.scores[MEMORY] < LEAST_RIGHT
-    auroc = roc_area(values[measured & are_wrong].tolist(), values[measured & ~are_wrong].tolist())
-    found = replace(found, num_failed=num_failed, threshold=float(np.median(thresholds)))
+    found = replace(found, num_failed=int((~kept).sum()), threshold=float(np.median(thresholds)))
     if is_guard:
         return found
-    curve = _curve(values[measured], *(questions.scores[each][measured] for each in (MEMORY, READ)))
-    return replace(found, auroc=None if isnan(auroc.area) else auroc, curve=curve)
+    values, memory, read = (
+        each[questions.measured] for each in (values, questions.scores[MEMORY], questions.scores[READ])
+    )
+    are_wrong = memory < LEAST_RIGHT
+    auroc = roc_area(values[are_wrong].tolist(), values[~are_wrong].tolist())
+    return replace(found, auroc=None if isnan(auroc.area) else auroc, curve=_curve(values, memory, read))
 
 
 def measure_choice(
@@ -170,77 +184,63 @@ def measure_choice(
 
     Args:
         chosen: The questions that each split chooses, of shape [splits, questions] or [1, questions].
+        searches_all: Whether every question is searched for, because the choice needs it.
         drafts: Whether the answer from memory is written in any case, because the choice needs it.
     """
     shares = questions.mean_shares(chosen)
-    scores = questions.scores[MEMORY] + shares * questions.gains
-    searches = np.ones(len(shares)) if searches_all else shares
-    used = {MEMORY: np.ones(len(shares)) if drafts else 1 - shares, READ: searches}
-    return _measured(name, questions, scores, searches, shares, _tokens(questions, used))
-
-
-def measure_answers(name: str, questions: Questions, scores: Numbers, methods: Sequence[str]) -> Measured:
-    """Measure the answers of methods, of which one answered each question.
-
-    Args:
-        scores: The score of each question, of shape [questions].
-        methods: The name of the method that answered each question.
-    """
-    pairs = list(zip(questions.outcomes, methods, strict=True))
-    searches = np.array([each.searches.get(method, nan) for each, method in pairs])
-    tokens = np.array([each.tokens.get(method, nan) for each, method in pairs])
-    return _measured(name, questions, scores, searches, None, tokens)
+    every, taken = np.ones(len(shares)), {MEMORY: 1 - shares, READ: shares}
+    uses = {MEMORY: every if drafts else 1 - shares, READ: every if searches_all else shares}
+    return measure_answers(name, questions, taken, uses)
 
 
 def better_always(questions: Questions) -> Booleans:
     """Return for each split whether always searching is the better constant policy, of shape [splits, 1]."""
-    nothing = np.zeros(len(questions.outcomes))
+    nothing = np.zeros(len(questions.texts))
     return chosen_thresholds(nothing, questions.gains, questions.trains)[:, None] < 0
 
 
-def _measured(
-    name: str,
-    questions: Questions,
-    scores: Numbers,
-    searches: Numbers,
-    shares: Numbers | None,
-    tokens: Numbers,
-) -> Measured:
-    measured = questions.tests.any(axis=0)
-    ids = [str(number) for number in np.flatnonzero(measured)]
+def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares | None = None) -> Measured:
+    """Measure a policy by the answers that it takes.
 
-    def of(values: Numbers) -> dict[str, float]:
-        return dict(zip(ids, values[measured].tolist(), strict=True))
+    Args:
+        taken: The methods whose answers are taken.
+        uses: The methods that are used, which may be more, for the costs.
+    """
 
-    memory, read = questions.scores[MEMORY], questions.scores[READ]
-    better = memory + questions.mean_shares(better_always(questions)) * questions.gains
+    def total(values: Mapping[str, Numbers], shares: Shares) -> Numbers:
+        every = [np.where(each > 0, values[method], 0.0) * each for method, each in shares.items()]
+        return np.asarray(np.sum(every, axis=0)[questions.measured])
+
+    def by_question(values: Numbers) -> dict[str, float]:
+        return {f"{at}": value for at, value in enumerate(values.tolist())}
+
+    always = questions.mean_shares(better_always(questions))
+    every = np.ones(len(always))
+    memory, read, better, scores = (
+        total(questions.scores, shares)
+        for shares in ({MEMORY: every}, {READ: every}, {MEMORY: 1 - always, READ: always}, taken)
+    )
+    costs = (total(each, uses or taken).mean() for each in (questions.searches, questions.tokens))
+    searches, tokens = (None if isnan(cost) else float(cost) for cost in costs)
+    score, gain = mean_interval(scores.tolist()), scores - memory
+    room = float((np.maximum(memory, read) - better).mean())
     bases = {"never": memory, "always": read, "better": better}
-    gain = scores - memory
-    room = float((np.maximum(memory, read) - better)[measured].mean())
-    score = mean_interval(scores[measured].tolist())
-    mean_searches, mean_tokens = float(searches[measured].mean()), float(tokens[measured].mean())
+    others = taken.keys() - {MEMORY, READ}
     return Measured(
         name=name,
-        num_questions=len(ids),
         num_failed=0,
         score=score,
-        fires=None if shares is None else float(shares[measured].mean()),
-        searches=None if isnan(mean_searches) else mean_searches,
-        tokens_per_right=None if isnan(mean_tokens) or not score.mean else mean_tokens / score.mean,
-        minus={base: paired_difference(of(scores), of(values)) for base, values in bases.items()},
-        saved=float(np.maximum(gain, 0)[measured].mean()),
-        broke=float(np.maximum(-gain, 0)[measured].mean()),
-        room=float((scores - better)[measured].mean()) / room if room > 0 else None,
+        fires=None if others else float(taken[READ][questions.measured].mean()),
+        searches=searches,
+        tokens_per_right=tokens / score.mean if tokens is not None and score.mean else None,
+        minus={
+            base: paired_difference(by_question(scores), by_question(values))
+            for base, values in bases.items()
+        },
+        saved=float(np.maximum(gain, 0).mean()),
+        broke=float(np.maximum(-gain, 0).mean()),
+        room=float((scores - better).mean()) / room if room > 0 else None,
     )
-
-
-def _tokens(questions: Questions, used: Mapping[str, Numbers]) -> Numbers:
-    """Return the number of tokens of each question: those of each method times how often it is used."""
-    total = np.zeros(len(questions.outcomes))
-    for method, shares in used.items():
-        tokens = np.array([each.tokens.get(method, nan) for each in questions.outcomes])
-        total += np.where(shares > 0, tokens, 0.0) * shares
-    return total
 
 
 def _curve(values: Numbers, memory: Numbers, read: Numbers) -> tuple[CurvePoint, ...]:
@@ -275,6 +275,25 @@ def routed(questions: Questions, columns: Sequence[Numbers]) -> Booleans:
         fitted = logistic(inputs[differ], (questions.gains[differ] > 0) * 1.0, weights, _PENALTY)
         chosen[split] = inputs @ fitted > 0
     return chosen
+
+
+def nearest(questions: Questions) -> Booleans:
+    """Return the questions for which SKR searches, of shape [splits, questions] (Wang et al. 2023).
+
+    For each split, the nearest questions that a search made better or worse vote, each with its gain. They
+    are nearest by the cosine of their words, weighted by inverse document frequency. The paper compares
+    vectors of SimCSE.
+    """
+    counts = np.zeros((len(questions.texts), _WORD_BUCKETS))
+    for at, text in enumerate(questions.texts):
+        for word in split_words(normalise_answer(text)):
+            counts[at, crc32(word.encode()) % _WORD_BUCKETS] = 1
+    vectors = counts * np.log(len(counts) / np.maximum(counts.sum(axis=0), 1))
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _CONVERGED)
+    known = np.flatnonzero(questions.trains.any(axis=0) & (questions.gains != 0))
+    order = known[np.argsort(-(vectors @ vectors[known].T), axis=1, kind="stable")[:, :_NEAREST]]
+    votes = (train[order] & (train[order].cumsum(axis=1) <= _NEIGHBOURS) for train in questions.trains)
+    return np.array([(each * questions.gains[order]).sum(axis=1) > 0 for each in votes])
 
 
 def logistic(matrix: Numbers, targets: Numbers, weights: Numbers, penalty: float) -> Numbers:

@@ -4,6 +4,7 @@ The answers are those of the methods `closed_book` and `single`, character for c
 give, such as attention, is left out; `lacking` names it.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,12 +17,22 @@ from askance.core.errors import LASTING, AllFailed, AskanceError
 from askance.core.ports import Model, Retriever, WrappedModel, language_model
 from askance.core.safe_text import json_line
 from askance.core.trace import Searched
-from askance.core.types import GenerateRequest, Generation, Prompt, Question, Span, Want, untrusted
+from askance.core.types import (
+    GenerateRequest,
+    Generation,
+    Key,
+    Prompt,
+    Question,
+    Sampling,
+    Span,
+    Want,
+    untrusted,
+)
 from askance.evaluation.choose.outcomes import MEMORY, OUTCOMES, READ
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.baselines import ClosedBook, Single
-from askance.methods.common.prompts import chat_turns, in_layout, label_probabilities
+from askance.methods.common.prompts import Layout, chat_turns, in_layout, label_probabilities
 from askance.methods.dragin.attention_map import model_attention_map
 from askance.storage.durable_files import write_atomically
 from askance.text.answers import short_answer
@@ -30,32 +41,29 @@ from askance.text.support import cited_sentences
 
 Row = dict[str, Any]
 _ROW: TypeAdapter[Row] = TypeAdapter(Row)
-SIGNALS = {
-    "logprob": "log-probabilities",
-    "entropy": "entropies",
-    "top_logprobs": "margins",
-    "attention": "attention",
-}
-"""The signals of tokens, with the names to show."""
+_SIGNALS = "logprob", "entropy", "top_logprobs", "attention"
 _TEMPERATURE = 1.0
 """The temperature of the sampled answers."""
+_IS_TRUE = "\nIs the proposed answer true or false?", "\nIt is"
+"""The question of P(True) (Kadavath et al. 2022), and how a reply begins in raw text."""
+_HOW_PROBABLE = (
+    "\nHow probable is it that the proposed answer is correct? Reply with one whole number from 0 to 100.",
+    "\nProbability in percent:",
+)
+_CONFIDENCE_TOKENS = 16
+_PERCENT = re.compile(r"[^\d-]*(100|\d{1,2})\s*(?:%|(?:/|out of) ?100)?\D*")
 
 
 def wanted(model: Model) -> Want:
     """Return all signals of tokens that a model can give."""
-    given = model.signals
-    return Want(
-        "logprob" in given,
-        2 * ("top_logprobs" in given),
-        entropy="entropy" in given,
-        attention="max" if "attention" in given else None,
-    )
+    logprob, entropy, top, attention = (each in model.signals for each in _SIGNALS)
+    return Want(logprob, 2 * top, entropy=entropy, attention="max" if attention else None)
 
 
 def lacking(model: Model) -> list[str]:
     """Return the names of the signals that a model can't give."""
-    named = [called for signal, called in SIGNALS.items() if signal not in model.signals]
-    return named + ["P(True)"] * ("score" not in model.capabilities)
+    signals = [each for each in _SIGNALS if each not in model.signals]
+    return signals + ["P(True)"] * ("score" not in model.capabilities)
 
 
 class _Watched(WrappedModel):
@@ -104,8 +112,11 @@ class SignalRecorder:
             sampled = GenerateRequest(request.prompt, sampling, n=self.samples, key=(*request.key, "samples"))
             texts = [each.text for each in await model.generate(sampled)]
             memory["samples"] = [short_answer(text, question) for text in texts]
+        confidence = await _stated_confidence(model, question, memory["answer"], request.key)
+        if confidence is not None:
+            memory["stated_confidence"] = confidence
         if "score" in model.capabilities:
-            asked = _whether_true(model, question, memory["answer"])
+            asked = _about("auto", model, question, memory["answer"], *_IS_TRUE)
             memory["p_true"] = (await label_probabilities(model, asked, ("true", "false")))[0]
         sentences = cited_sentences(result.answer)
         read["support"] = sum(bool(each.passages) for each in sentences) / max(len(sentences), 1)
@@ -114,6 +125,7 @@ class SignalRecorder:
             "id": question.id,
             "question": question.text,
             "gold": list(example.golds),
+            "model": model.name,
             MEMORY: memory,
             READ: read,
             "scores": [hit.score for each in searches for hit in each.hits],
@@ -152,11 +164,24 @@ def _costs(result: Result) -> Row:
     return {"answer": result.answer.short, "searches": usage.searches, "tokens": usage.tokens}
 
 
-def _whether_true(model: Model, question: Question, answer: str) -> Prompt:
-    """Return a prompt that asks the model whether its answer is true (Kadavath et al. 2022)."""
+def _about(layout: Layout, model: Model, question: Question, answer: str, asks: str, begins: str) -> Prompt:
+    """Return a prompt that asks the model about its answer; in raw text, the reply follows `begins`."""
     said = untrusted(question.text), Span("\nProposed answer: "), untrusted(answer)
-    shown = (Span("Question: "), *said, Span("\nIs the proposed answer true or false?"))
-    return in_layout("auto", model, (*shown, Span("\nIt is")), chat_turns("", (), shown), "")
+    shown = (Span("Question: "), *said, Span(asks))
+    return in_layout(layout, model, (*shown, Span(begins)), chat_turns("", (), shown), "")
+
+
+async def _stated_confidence(model: Model, question: Question, answer: str, key: Key) -> float | None:
+    """Return the confidence in its answer that the model states in words, from 0 to 1 (Tian et al. 2023).
+
+    The result is None if the reply has more or other numbers than a whole one from 0 to 100.
+    """
+    layout: Layout = "chat" if "chat" in model.capabilities else "auto"
+    prompt = _about(layout, model, question, answer, *_HOW_PROBABLE)
+    request = GenerateRequest(prompt, Sampling(_CONFIDENCE_TOKENS, stop=("\n",)), key=(*key, "confidence"))
+    (reply,) = await model.generate(request)
+    stated = _PERCENT.fullmatch(reply.text)
+    return int(stated[1]) / 100 if stated else None
 
 
 async def _name_rarity(question: str, retriever: Retriever) -> float | None:

@@ -67,5 +67,6 @@ class Scoring:
             "reading": self.reading.name,
             "confidence": None if read is None else read.confidence,
             "abstained": "" if read is None else read.abstained,
+            "source": "" if read is None else read.source,
             "scores_if_answered": if_answered,
         }

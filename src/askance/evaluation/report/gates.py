@@ -20,8 +20,8 @@ _NOTE = (
     "what the better of both answers gains on the better constant policy."
 )
 _HEADINGS = (
-    "policy", "AUROC", "threshold", "fires", "score", "95 %", "searches", "tokens per right answer",
-    "− never", "− always", "− better constant", "95 %", "saved", "broke", "room",
+    "policy", "AUROC", "threshold", "fires", "score", "searches", "tokens per right answer",
+    "− never", "− always", "− better constant", "saved", "broke", "room",
 )  # fmt: skip
 
 
@@ -38,12 +38,13 @@ def gate_section(found: GateResults) -> Section:
         for reason, names in groupby(lacking, itemgetter(1))
     ]
     remarks += [
-        f"{each.name}: {counted(each.num_failed)} left out; the first: {found.failures[each.name]}"
+        f"{each.name}: {counted(each.num_failed)} left out of its row; the first: {found.failures[each.name]}"
         for each in (*found.gates, *found.guards)
         if each.num_failed
     ]
     title = f"{found.name}, {counted(found.num_questions)}"
-    return Section(title, [f"metric: {found.metric}; {how}"], remarks, list(_tables(found)))
+    models = f"model{'s' * (len(found.models) > 1)}: {', '.join(found.models)}; " if found.models else ""
+    return Section(title, [f"{models}metric: {found.metric}; {how}"], remarks, list(_tables(found)))
 
 
 def _tables(found: GateResults) -> Iterator[ResultTable]:
@@ -61,20 +62,15 @@ def _tables(found: GateResults) -> Iterator[ResultTable]:
 
 
 def _row(each: Measured) -> tuple[str, ...]:
-    better = each.minus["better"]
     return (
         each.name,
         shown_area(each.auroc) or NONE,
         _shown(each.threshold, ".3g"),
         _shown(each.fires, ".0%"),
-        f"{each.score.mean:.3f}{BEST * each.is_gain}",
-        f"{each.score.low:.3f} to {each.score.high:.3f}",
+        f"{each.score}{BEST * each.is_gain}",
         _shown(each.searches, ".2f"),
         _shown(each.tokens_per_right, ",.0f"),
-        _difference(each.minus["never"]),
-        _difference(each.minus["always"]),
-        signed(better.mean),
-        f"{signed(better.low)} to {signed(better.high)}",
+        *map(_difference, each.minus.values()),
         f"{each.saved:.1%}",
         f"{each.broke:.1%}",
         _shown(each.room, ".0%"),

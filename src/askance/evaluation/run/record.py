@@ -39,6 +39,7 @@ class Record:
         confidence: The confidence of the answer (see `askance.confidence`); None if it was not estimated.
         abstained: The reason for abstaining; empty if the answer stands. An abstained answer is scored as if
             it were `NO_ANSWER`: right for unanswerable questions, and wrong for all others.
+        source: Where the answer comes from (see `text.support.source_of`); empty if it is unknown.
         scores_if_answered: The scores of an abstained answer without abstaining; empty for other answers.
         traceback: The traceback of an error that another program raised, such as a plug-in; cut if long.
         run_seconds: The time that the run had taken when the question was finished, in all processes that
@@ -67,6 +68,7 @@ class Record:
     reading: ReadingName = DEFAULT_READING
     confidence: float | None = None
     abstained: str = ""
+    source: str = ""
     scores_if_answered: Mapping[str, float | None] = field(default_factory=dict)
     traceback: str = ""
     run_seconds: float = 0.0

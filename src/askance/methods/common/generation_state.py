@@ -29,7 +29,16 @@ from askance.methods.common.answer_text import (
 )
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate, answer_prompt, layout_needs, stops_of
 from askance.methods.common.token_limit import TokenLimited
-from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
+from askance.text.answers import (
+    SentenceEnd,
+    answer_end,
+    awaits_answer,
+    has_answer,
+    normalise_answer,
+    short_answer,
+    with_ascii_signs,
+)
+from askance.text.linguistics import content_words
 from askance.text.markers import UnmarkedText
 
 ELICITED = ("elicit",)
@@ -77,6 +86,7 @@ class GenerationState:
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         stop_reason: The reason why the answer has ended; an empty string while it continues.
+        queries: The queries searched for, normalised.
     """
 
     question: Question
@@ -91,6 +101,7 @@ class GenerationState:
     hits: tuple[Hit, ...] = ()
     shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
     stop_reason: str = ""
+    queries: set[str] = field(default_factory=set)
 
     @property
     def tokens_left(self) -> int:
@@ -118,9 +129,22 @@ class GenerationState:
         This method does not change the passages in the prompt.
         """
         self.num_searches += 1
+        self.queries.add(_normalised(decision.query))
         with self.run.trace.because(decision):
             hits = await self.run.retriever.search(decision.query, k, exclude=exclude)
         return tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
+
+    def obstacle_to(self, query: str) -> str:
+        """Return the reason not to search for a query; an empty string if there is none.
+
+        The reasons are that it has no content word, and that it was searched for before, apart from case,
+        white space and punctuation.
+        """
+        if not query.strip():
+            return "the query is empty"
+        if not content_words(query):
+            return "the query has no content word"
+        return "this query was searched for before" if _normalised(query) in self.queries else ""
 
     async def search_for(self, query: str, k: int, why: str) -> None:
         """Search for `query`, and replace the passages in the prompt with the passages found.
@@ -165,6 +189,9 @@ class GenerationState:
     async def write_all(self) -> None:
         """Generate the whole answer in one call, and commit its text while the model writes it.
 
+        Without a passage, a model in this process also gives the answer's own probability (see
+        `text.support.source_of`). A server would need more time, and some then lose characters.
+
         Raises:
             ModelFailure: The server broke off, and wrote another text on the next attempt.
         """
@@ -174,7 +201,9 @@ class GenerationState:
             committed.append(text)
             self.run.trace.commit(text)
 
-        generation = await self.write(self.max_tokens, ("answer",), on_text=commit)
+        model = self.run.model
+        want = Want(logprob=not self.hits and "logprob" in model.signals and "attend" in model.capabilities)
+        generation = await self.write(self.max_tokens, ("answer",), want, on_text=commit)
         shown = "".join(committed)
         if not generation.text.startswith(shown):
             raise ModelFailure(
@@ -280,3 +309,7 @@ def _missing_words(text: str, phrase: str) -> str:
     words = phrase.split(" ")
     starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
     return phrase[len(next(start for start in starts if text.endswith(start))) :]
+
+
+def _normalised(query: str) -> str:
+    return normalise_answer(with_ascii_signs(query))

@@ -83,6 +83,8 @@ class DraginParameters(WritesAnswer):
     searches: ClassVar[str] = "when the model doubts a word"
     rind_signal: ClassVar[str] = ""
     default_qfs_heads: ClassVar[Heads | None] = None
+    sends_any_query: ClassVar[bool] = True
+    """Whether a query may repeat an earlier one or have no content word, as in the authors' code."""
 
     @property
     def theta(self) -> float:
@@ -171,6 +173,9 @@ class DraginParameters(WritesAnswer):
         if scored.search_at is not None and not obstacle:
             query_words = qfs_words() if self.query == "real_words" else ()
             query = query_of(query_words) if self.query == "real_words" else self._text_query(state, scored)
+            if query and not self.sends_any_query and self.query != "question":
+                obstacle = state.obstacle_to(query)
+                query, query_words = ("", ()) if obstacle else (query, query_words)
         above = f"above {self.theta:g}"
         if query:
             why = f"a word is {above}" if self.signal else f"a search is due ({self.trigger})"
@@ -224,6 +229,7 @@ class Dragin(DraginParameters):
     kept_passages: int = parameter(1, "number of earlier passages kept after a new search", at_least=0)
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
+    sends_any_query: ClassVar[bool] = False
     calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold", belongs_to=("trigger", "heads", "search_first"), in_force="theta"
     )

@@ -21,6 +21,8 @@ TopLogprobs = tuple[tuple[str, float], ...]
 _Byte = Annotated[int, Field(ge=0, le=255)]
 _Logprob = Annotated[float, Field(ge=-1e6, le=1e-3), AfterValidator(partial(min, 0.0))]
 """A log-probability in nats. Servers round it, and some write -9999 for minus infinity."""
+_EntryLimit = Field(max_length=4_096)
+"""The limit on the tokens of one event. Reading them keeps all other questions waiting."""
 
 
 class _Payload(BaseModel):
@@ -40,8 +42,8 @@ class _Logprobs(_Payload):
     The chat endpoint usually fills `content`, and the completions endpoint the other fields.
     """
 
-    content: list[_ChatToken] | None = None
-    tokens: list[str] | None = None
+    content: Annotated[list[_ChatToken], _EntryLimit] | None = None
+    tokens: Annotated[list[str], _EntryLimit] | None = None
     token_logprobs: list[_Logprob | None] | None = None
     top_logprobs: list[dict[str, _Logprob] | None] | None = None
 

@@ -7,11 +7,12 @@ import { charactersOf } from "./trace.js";
 export function answerBlock(trace) {
   const answered = trace.answered;
   if (!answered) return growingAnswer(trace);
-  const { text, short, citations, confidence, abstained } = answered.answer;
+  const { text, short, citations, confidence, abstained, source } = answered.answer;
   return h("div", { class: "answer" },
     abstained ? h("p", { class: "error" }, `Not in the documents: ${abstained}. Unsupported:`) : null,
     h("p", { class: "answer-text" }, citedText(text, citations)),
     !abstained && short && short !== text ? h("p", { class: "short" }, h("span", { class: "label" }, "Short answer"), " ", h("strong", {}, short)) : null,
+    source && h("p", { class: "note source" }, `Answer ${source}`),
     confidence == null ? null : h("p", { class: "note" }, `Confidence ${confidence.toFixed(2)}`),
     sourceList(citations, text),
     uncitedBlock(trace));

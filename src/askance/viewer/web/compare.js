@@ -7,6 +7,7 @@ import { LABELS, summaryOf } from "./timeline.js";
 const ROWS = [
   ["method", (trace) => trace.question?.title],
   ["short answer", (trace) => trace.answered?.answer.short || "–"],
+  ["source", (trace) => trace.answered?.answer.source || "–"],
   ["searches", (trace) => counted(trace.ofType("search").length)],
   ["decisions to search", (trace) => counted(trace.ofType("decide").filter((event) => event.outcome === "search").length)],
   ["sources cited", (trace) => counted(new Set(trace.answered?.answer.citations.map((citation) => citation.passage.id)).size)],
