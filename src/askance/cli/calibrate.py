@@ -150,7 +150,7 @@ def _show_kept(
     print_plain(out, f"{kept.source}: scores {min(scores):.3g} to {max(scores):.3g}")
     print_plain(out, f"searches per question: {kept.searches:.2f} to {kept.most_searches:.2f}")
     for each, (value, (low, high), (least, most)) in thresholds.items():
-        fires = f"; fires for {least:.0%} to {most:.0%} of other questions" if "%" in each else ""
+        fires = f"; fires for {least:.0%} to {most:.0%} of as many other questions" if "%" in each else ""
         print_plain(out, f"{each}: threshold {value:.4g} (95 % interval {low:.4g} to {high:.4g}){fires}")
     print_plain(out, f"use it: --set {choose_parameter(cls, None).name}={wanted[-1]}")
 

@@ -209,7 +209,7 @@ class KeptScores(BaseModel):
 
         Returns:
             The threshold, its 95 % interval from resampling the questions, and, for a percentile, the 95 %
-            interval of the share of other questions for which it fires.
+            interval of the share for which it fires of as many other questions.
 
         Raises:
             InputError: The percentile is not from 0 to 100, or no threshold leads to so many searches.
@@ -230,8 +230,9 @@ class KeptScores(BaseModel):
         random = np.random.default_rng(0)
         draws = scores[random.integers(num, size=(_RESAMPLES, num))].reshape(_RESAMPLES, -1)
         interval = percentile_interval(sign * np.quantile(draws, level, axis=1))
-        # The share of other questions beyond an order statistic has a beta distribution.
+        # The share of a population beyond an order statistic has a beta distribution.
         shares = random.beta((1 - level) * (num - 1) + 1, level * (num - 1) + 1, size=_RESAMPLES)
+        shares = random.binomial(num, shares) / num  # of as many other questions
         return sign * float(np.quantile(scores, level)), interval, percentile_interval(shares)
 
 
