@@ -38,6 +38,9 @@ ask Q? --model scripted --model bundled           -> more than once
 ask Q? --set pasages=3                            -> did you mean 'passages'
 ask Q? --set passages=many                        -> expected int
 ask Q? --set threshold=-7                         -> expected 0 or more
+ask Q? --set threshold=70%  -> askance calibrate --quick --method dragin --model scripted --index DIR
+ask Q? --set passages=70%                         -> can be given so, and that of dragin is threshold.
+ask Q? --method single --set passages=1/question  -> only a threshold can be given so, and single has none.
 ask Q? --set passages                             -> write --set PARAMETER=VALUE
 ask Q? --set passages=1 --set passages=2          -> more than once
 ask Q? --method blender --set single.pasages=3    -> did you mean 'passages'
@@ -131,6 +134,11 @@ calibrate --dataset sample --searches -1          -> --searches
 calibrate --dataset sample --metric f2            -> unknown metric 'f2'
 calibrate --dataset sample --index idx --price .01 -> --price 0.01 is given without --metric
 calibrate                                         -> --dataset
+calibrate --quick --index idx                     -> can't be kept, since no fingerprint distinguishes it
+calibrate --quick --metric f1                     -> --metric has no use with --quick here
+calibrate --percentile 70 --limit 9               -> --limit has no use without --quick here
+calibrate --percentile 70                         -> no calibration is kept. Make one: askance
+calibrate --percentile 101                        -> --percentile
 judge life                                        -> no judge is named: give --citations hf:NAME
 judge life --facts scripted                       -> --facts is given without --index DIR
 judge life --index .                              -> --index is given without --facts SPEC

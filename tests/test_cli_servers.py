@@ -176,12 +176,13 @@ def test_the_abilities_of_a_server_are_found_out_once(ask, server, sample_index,
     monkeypatch.setenv("ASKANCE_CACHE", str(tmp_path / "cache"))
     code, _, err, _ = ask("", "--index", sample_index, "--method", "flare")
     assert code == 0
-    asking, finding, found = err.splitlines()
+    asking, finding, found, offer = err.splitlines()
+    assert "search_below=0.8 of flare was not calibrated for openai:" in offer
     assert asking == f"asking the server at {server.url} what it is"
     assert finding == f"finding out what the server at {server.url} can do, by a few short requests"
     assert "top_logprobs" in found
     code, _, err, _ = ask("", "--index", sample_index, "--method", "flare")
-    assert (code, err) == (0, f"{asking}\n")
+    assert (code, err) == (0, f"{asking}\n{offer}\n")
 
 
 def test_an_error_of_a_model_is_printed_once(ask, server):

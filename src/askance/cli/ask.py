@@ -49,12 +49,12 @@ def ask(
     check_question(question)
     with recording(otel, trace) as on_end:
         if as_json:
-            result = dataclasses.replace(sourced.for_method().open(), on_end=on_end).ask(question)
+            result = dataclasses.replace(sourced.for_method().open_to_answer(), on_end=on_end).ask(question)
             print(json_line(_answer_record(result, trace)))
             return
         view = LiveView(out)
         with before_doing(lambda: view.echo(question)):
-            engine = dataclasses.replace(sourced.for_method().open(), on_end=on_end)
+            engine = dataclasses.replace(sourced.for_method().open_to_answer(), on_end=on_end)
         with shown_by(None), view:
             engine.ask(question, listener=view)
     if trace is not None:

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,12 +14,20 @@ from askance.configuration.catalogue import DEFAULT_METHOD
 from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.methods import calibrated_methods
 from askance.configuration.presets import preset_text
+from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
+from askance.configuration.thresholds import (
+    NUM_QUESTIONS,
+    SAMPLE,
+    calibrate_quickly,
+    kept_scores,
+    key_of,
+)
 from askance.core.errors import InputError
-from askance.core.parameters import changed_parameters, name_of, search_parameter
+from askance.core.parameters import changed_parameters, is_relative, name_of, search_parameter
 from askance.core.ports import Method
 from askance.core.safe_text import json_line
-from askance.evaluation.choose.calibrate import Calibration, choose_parameter
+from askance.evaluation.choose.calibrate import Calibration, KeptScores, choose_parameter
 from askance.evaluation.choose.calibrate import calibrate as find_value
 from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.statistics.compare import MeanInterval
@@ -30,12 +38,14 @@ from askance.terminal.progress import CalibrationProgress
 
 @with_settings()
 def calibrate(
-    dataset: Annotated[str, typer.Option()],
     sourced: SourcedConfig,
+    dataset: Annotated[str | None, typer.Option()] = None,
+    quick: Annotated[bool, typer.Option("--quick")] = False,
+    percentile: Annotated[float | None, typer.Option(min=0, max=100)] = None,
     searches: Annotated[float | None, typer.Option(min=0)] = None,
     metric: Annotated[str | None, typer.Option()] = None,
     price: Annotated[float, typer.Option(min=0)] = 0.0,
-    limit: Annotated[int, typer.Option(min=1)] = 40,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
     parameter: Annotated[str | None, typer.Option()] = None,
     trials: Annotated[int, typer.Option(min=1)] = 7,
     file: Annotated[Path | None, typer.Option("--out")] = None,
@@ -44,38 +54,54 @@ def calibrate(
     """Find the threshold at which a method searches a given number of times per question, or answers best.
 
     Args:
-        dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
+        dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names. With
+            --quick, the default is sample.
+        quick: Answer each question only once, with a threshold that never fires, and keep the scores. Then a
+            threshold may be given as --set threshold=70% or 1.5/question.
+        percentile: Show the threshold that does not fire for this percentage of the questions, by the kept
+            scores.
         searches: The average number of searches per question that you want; 2 by default. With --metric, it
             is the most.
         metric: Find the best mean score by this metric instead, such as f1; it needs gold answers.
         price: With --metric, the score that 1,000 tokens must gain, such as 0.01; 0 by default.
-        limit: The number of questions to use, at most, from the first.
+        limit: The number of questions to use, at most, from the first: 40 by default, or 30 with --quick.
         parameter: The parameter to vary, if it is not the method's default one.
         trials: The number of values to try, at most; each trial asks every question.
         file: Write a preset with the value found to this file (TOML).
 
     Examples:
-        askance calibrate --dataset sample --index sample-index --searches 2
+        askance calibrate --quick --index my-index --percentile 70
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
+    if quick or percentile is not None:
+        unused = {"--metric": metric, "--parameter": parameter, "--out": file, "--price": price or None}
+        unused |= {} if quick else {"--dataset": dataset, "--limit": limit}
+        if flag := next((flag for flag, value in unused.items() if value is not None), None):
+            way = "with" if quick else "without"
+            raise InputError(f"{flag} has no use {way} --quick here: leave it out.")
+        absolute = {key: value for key, value in sourced.config.parameters.items() if not is_relative(value)}
+        config = dataclasses.replace(sourced.config, parameters=absolute)  # by no calibration that is kept
+        config, cls = _method_of(dataclasses.replace(sourced, config=config))
+        model, in_flight = config.answer_spec, config.questions_in_flight
+        if quick:
+            engine, limit = config.open(), limit or NUM_QUESTIONS
+            kept = calibrate_quickly(engine, model, dataset or SAMPLE, limit, in_flight)
+        else:
+            kept = kept_scores(key_of(cls, changed_parameters(config.make()), model))
+        _show_kept(kept, cls, percentile, searches, as_json=as_json)
+        return
+    if dataset is None:
+        raise InputError("no questions are named: give --dataset, or --quick.")
     if price and metric is None:
         raise InputError(f"--price {price:g} is given without --metric: name the metric to gain.")
     goal: SearchesGoal | ScoreGoal = SearchesGoal(2.0 if searches is None else searches)
     if metric is not None:
         goal = ScoreGoal(open_metrics([metric]), searches, price)
-    config = sourced.for_method()
-    config = dataclasses.replace(config, method=config.method or DEFAULT_METHOD)
-    cls = type(config.make())
-    if parameter is None and search_parameter(cls) is None:
-        known = ", ".join(f"{method} ({name})" for method, name in calibrated_methods().items())
-        raise InputError(
-            f"method {name_of(cls)} has no parameter that decides how often it searches; these methods do: "
-            f"{known}."
-        )
+    config, cls = _method_of(sourced, parameter)
     name = choose_parameter(cls, parameter).name
     if file is not None:
         check_writable(file)
-    examples = list(read_dataset(dataset, limit))
+    examples = list(read_dataset(dataset, limit or 40))
     engine = config.open()
     with CalibrationProgress(err, name, len(examples)) as progress:
         found = asyncio.run(
@@ -94,6 +120,39 @@ def calibrate(
     print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
     if found.value is None:
         raise typer.Exit(1)
+
+
+def _method_of(sourced: SourcedConfig, parameter: str | None = None) -> tuple[EngineConfig, type[Any]]:
+    """Return the configuration, which names its method, and the class of the method."""
+    config = sourced.for_method()
+    config = dataclasses.replace(config, method=config.method or DEFAULT_METHOD)
+    cls = type(config.make())
+    if parameter is None and search_parameter(cls) is None:
+        known = ", ".join(f"{method} ({name})" for method, name in calibrated_methods().items())
+        raise InputError(
+            f"method {name_of(cls)} has no parameter that decides how often it searches; these methods do: "
+            f"{known}."
+        )
+    return config, cls
+
+
+def _show_kept(
+    kept: KeptScores, cls: type[Any], percentile: float | None, searches: float | None, *, as_json: bool
+) -> None:
+    """Show the thresholds that kept scores give for some percentiles, or for what is wanted."""
+    percentiles = (10, 30, 50, 70, 90) if percentile is None else (percentile,)
+    wanted = [f"{each:g}%" for each in percentiles] + ([] if searches is None else [f"{searches:g}/question"])
+    thresholds = {each: kept.find(each, cls) for each in wanted}
+    if as_json:
+        print(json_line({**kept.model_dump(), "thresholds": thresholds}))
+        return
+    scores = [score for sentences in kept.sentences for score in sentences]
+    print_plain(out, f"{kept.source}: scores {min(scores):.3g} to {max(scores):.3g}")
+    print_plain(out, f"searches per question: {kept.searches:.2f} to {kept.most_searches:.2f}")
+    for each, (value, (low, high), (least, most)) in thresholds.items():
+        fires = f"; fires for {least:.0%} to {most:.0%} of as many other questions" if "%" in each else ""
+        print_plain(out, f"{each}: threshold {value:.4g} (95 % interval {low:.4g} to {high:.4g}){fires}")
+    print_plain(out, f"use it: --set {choose_parameter(cls, None).name}={wanted[-1]}")
 
 
 def _show_calibration(found: Calibration, file: Path | None) -> None:

@@ -43,7 +43,7 @@ def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = Fal
     """
     failures = list[int]()
     with recording(otel, trace) as on_end, asyncio.Runner() as runner:
-        engine = replace(sourced.for_method().open(), on_end=on_end)
+        engine = replace(sourced.for_method().open_to_answer(), on_end=on_end)
         session = _ChatSession(sourced, engine, runner)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)
@@ -186,7 +186,7 @@ class _ChatSession:
         sourced = merged([*self._sourced.layers, given_as(settings, "/method")])
         before = self.conversation.engine
         models, encoder, retriever = before.models, before.encoder, before.retriever
-        engine = sourced.for_method().open(models=models, encoder=encoder, retriever=retriever)
+        engine = sourced.for_method().open_to_answer(models=models, encoder=encoder, retriever=retriever)
         self.conversation.engine = replace(engine, on_end=before.on_end)
         self._sourced = sourced
         print_plain(out, self.setting, PROVISIONAL)

@@ -16,7 +16,7 @@ from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.metrics.prices import read_prices
 from askance.evaluation.report import export as formats
 from askance.evaluation.report import writers
-from askance.evaluation.report.outcomes import outcome_table
+from askance.evaluation.report.outcomes import inert_threshold, outcome_table
 from askance.evaluation.report.tables import Section, sections_of
 from askance.evaluation.report.trees import TreeFormat, tree_rows
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
@@ -24,7 +24,7 @@ from askance.evaluation.statistics.across_datasets import Averages, average_grou
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import base_indices, group_runs
 from askance.storage.trace_file import check_writable
-from askance.terminal.console import out
+from askance.terminal.console import err, out, print_plain
 from askance.terminal.tables import print_tables
 from askance.viewer.report_page import Reported, report_page
 
@@ -71,6 +71,10 @@ def compare(
         raise InputError("--json, --csv, --latex and --markdown exclude each other: give one of them.")
     how: dict[str, Any] = {"metrics": metric or (), "all_pairs": all_pairs, "num_questions": questions}
     reported, averages = _reported(runs, base, common, price, **how)
+    for each in reported:
+        for name, run in zip(each.group.names, each.group.runs, strict=True):
+            if remark := inert_threshold(run):
+                print_plain(err, f"{name}: {remark}", "yellow")
     found = [each.found for each in reported]
     sections = printable_record(list(sections_of(found, averages)))
     if as_json:

@@ -73,4 +73,4 @@ def mcp(
     from askance.integrations.mcp import serve  # needs the extra
 
     with recording(otel) as on_end:
-        serve(replace(sourced.for_method().open(), on_end=on_end), port)
+        serve(replace(sourced.for_method().open_to_answer(), on_end=on_end), port)

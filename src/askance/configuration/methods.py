@@ -30,7 +30,13 @@ from askance.configuration.catalogue import (
 from askance.configuration.presets import Preset, open_preset, own_preset
 from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
 from askance.core.extensions import find_extension, known_names
-from askance.core.parameters import changed_parameters, name_of, parse_parameters, search_parameter
+from askance.core.parameters import (
+    changed_parameters,
+    is_relative,
+    name_of,
+    parse_parameters,
+    search_parameter,
+)
 from askance.core.ports import Encoder, Method, Model, Retriever, RoleModel, language_model
 from askance.core.spec import Spec, parse_method, parse_spec
 from askance.core.types import Role
@@ -86,7 +92,8 @@ def make_method(
 
     Args:
         method: The method, by name, by specification, or as an object to copy.
-        settings: The parameters by name. A text is converted to the parameter's type, or names a record.
+        settings: The parameters by name. A text is converted to the parameter's type, or names a record. A
+            threshold may be relative to a calibration (see `configuration.thresholds`).
         model: The specification of the answering model. ``bundled`` and ``bundled:base`` have presets, which
             apply by default. A trained reader gets the prompts that it was trained on.
         prompts: The prompt template, or its name or file.
@@ -137,6 +144,7 @@ def _make(
     cls, is_spec = class_of(method), isinstance(method, Spec)
     options = method.options if isinstance(method, Spec) else {}
     own, of_members = _split_by_member({**options, **settings})
+    relative = {name: own.pop(name) for name in [*own] if is_relative(own[name])}
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
     defaults = preset.parameters(cls, values, partial(_typed, records=("trigger", "guard")))
     if "prompts" not in values:
@@ -144,6 +152,10 @@ def _make(
     if is_member:  # the calling method limits the input tokens of its members
         defaults.pop("l_max", None)
     values = {**defaults, **values}
+    for name, text in relative.items():
+        from askance.configuration.thresholds import number_of
+
+        values[name] = number_of(cls, name, text, values, model)
 
     make_member = partial(_make, preset=preset, model=model, is_member=True)
     values |= _collection(cls, values, of_members, make_member)

@@ -27,12 +27,12 @@ from askance.configuration.catalogue import (
     METHODS,
     PORT_OF_SETTING,
 )
-from askance.configuration.methods import choose_method, class_of, make_method, notes_on
+from askance.configuration.methods import choose_method, class_of, make_method, notes_on, with_members
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import awaitable, check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
-from askance.core.parameters import changed_parameters, name_of, parse_parameters
+from askance.core.parameters import RELATIVE, changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Needs, Retriever, RoleModel
 from askance.core.spec import call_spec, parse_spec
 from askance.core.token_ledger import Budget
@@ -327,6 +327,14 @@ class EngineConfig:
         )
         return self.engine(method, models, retriever, encoder, why)
 
+    def open_to_answer(self, **loaded: Any) -> "Engine":
+        """Make the engine as `open` does, and say what is known of its thresholds (see `say_thresholds`)."""
+        from askance.configuration.thresholds import say_thresholds
+
+        engine = self.open(**loaded)
+        say_thresholds(with_members(engine.method), engine, self.answer_spec, self.questions_in_flight)
+        return engine
+
     def engine(
         self,
         method: Method,
@@ -340,6 +348,7 @@ class EngineConfig:
         A note says why this method answers, and what speaks against it (see `notes_on`).
 
         Raises:
+            InputError: A threshold is relative to a calibration of another model of the same name.
             PromptsError: A text that a prompts file changes would be in no prompt.
             MissingExtra: `abstain_below` is set, and the extra for the cross-encoder is not installed.
             MissingAbility: `abstain_below` or `strict` is set, and the method searches nothing.
@@ -356,7 +365,7 @@ class EngineConfig:
             why = " ".join(filter(None, dict.fromkeys([why, *notes_on(method, models, self.answer_spec)])))
         if why:
             note("method", why)
-        return Engine(
+        engine = Engine(
             method,
             models,
             retriever,
@@ -368,6 +377,11 @@ class EngineConfig:
             abstaining=None if self.abstain_below is None else build.open_abstaining(self.abstain_below),
             is_strict=self.strict,
         )
+        if RELATIVE.search(f"{self.method} {self.parameters}"):
+            from askance.configuration.thresholds import check_fingerprint
+
+            check_fingerprint(with_members(method), engine, self.answer_spec)
+        return engine
 
     def stored(self) -> dict[str, Any]:
         """Return the whole configuration as JSON values, as traces and run folders store it."""

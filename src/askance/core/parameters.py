@@ -32,6 +32,9 @@ from askance.core.ports import Method
 from askance.core.spec import Spec, call_spec
 
 T = TypeVar("T")
+RELATIVE = re.compile(r"([+-]?\d+(?:\.\d+)?)(%|/question)")
+"""A threshold given by what it leads to: the percentage of questions for which it does not fire, or the mean
+number of searches per question, including those that need no threshold."""
 CHECKED = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, validate_default=True)
 
 
@@ -160,6 +163,11 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
             parameter_field(cls, name)
             typed[name] = _parse(cls, name, hints[name], value) if isinstance(value, str) else value
     return typed
+
+
+def is_relative(value: object) -> bool:
+    """Return whether a value of a parameter is a text such as ``70%`` or ``1.5/question``."""
+    return isinstance(value, str) and RELATIVE.fullmatch(value) is not None
 
 
 def name_of(cls: type[Any]) -> str:

@@ -75,7 +75,7 @@ class Application:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
         encoder, opened = (self.index.encoder, self.index.opened) if self.index else (None, None)
-        engine = replace(config.open(encoder=encoder, retriever=opened), on_end=on_end)
+        engine = replace(config.open_to_answer(encoder=encoder, retriever=opened), on_end=on_end)
         self.engines = Engines(config, engine, limits.searches_per_question)
         self.keys, self.limits = keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)

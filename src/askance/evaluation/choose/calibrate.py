@@ -2,16 +2,23 @@
 
 All goals share one loop: the goal proposes the next value, all questions are answered with it, and in the end
 the goal chooses a value from the table of trials.
+
+A threshold can also be found from a single trial, in which it never fires (`measure`): one that is given as a
+percentile or as a number of searches per question is a quantile of the scores (`KeptScores.find`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from askance.ask import Engine
-from askance.core.errors import InputError
+from askance.core.errors import AskanceError, InputError
 from askance.core.parameters import (
+    RELATIVE,
     SearchParameter,
     describe_type,
     method_spec,
@@ -23,9 +30,13 @@ from askance.core.parameters import (
 from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.choose.trials import Interval, OnProgress, Trials
 from askance.evaluation.datasets import Example
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval, percentile_interval
 
 MAX_TRIALS = 7
+LEAST_DECISIONS = 20
+"""The least number of decisions by which a threshold is judged to always or never fire."""
+_RESAMPLES = 2000
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +179,127 @@ def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
             "be calibrated."
         )
     return chosen
+
+
+class KeptScores(BaseModel):
+    """The scores that a method compared with a threshold that never fired, for one model.
+
+    Attributes:
+        key: The model, the method and the parameters that the threshold belongs to.
+        source: The questions, the model and the date, for messages.
+        searches: The mean number of searches per question, none of which the threshold caused.
+        sentences: For each question, the score of each sentence that is nearest to a search.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    key: str
+    fingerprint: str
+    source: str
+    searches: Annotated[_Finite, Field(ge=0)]
+    sentences: Annotated[tuple[tuple[_Finite, ...], ...], Field(min_length=1)]
+
+    @property
+    def most_searches(self) -> float:
+        """The mean number of searches per question if every sentence is searched for."""
+        return self.searches + sum(map(len, self.sentences)) / len(self.sentences)
+
+    def find(self, wanted: str, method: type[Any]) -> tuple[float, Interval, Interval]:
+        """Return the threshold of a method that leads to what is wanted (see `RELATIVE`).
+
+        Returns:
+            The threshold, its 95 % interval from resampling the questions, and, for a percentile, the 95 %
+            interval of the share for which it fires of as many other questions.
+
+        Raises:
+            InputError: The percentile is not from 0 to 100, or no threshold leads to so many searches.
+        """
+        (text, unit), (always, never) = RELATIVE.findall(wanted)[0], firing_ends(method)
+        number, num, sign = float(text), len(self.sentences), -1.0 if always > never else 1.0
+        width = max(map(len, self.sentences)) or 1
+        padded = [[*scores, *[always] * (width - len(scores))] for scores in self.sentences]
+        scores = sign * np.array(padded)  # a greater score is nearer to a search
+        low, high, level = self.searches, self.most_searches, 1 - (number - self.searches) / width
+        if unit == "%":
+            low, high, level, scores = 0.0, 100.0, number / 100, scores.max(axis=1, keepdims=True)
+        if not low <= number <= high:
+            raise InputError(f"{wanted}: give {low:.4g}{unit} to {high:.4g}{unit} ({self.source}).")
+        if level == 1 or number == (0 if unit == "%" else high):
+            value, share = (never, 0.0) if level == 1 else (always, 1.0)
+            return value, (value, value), (share, share)
+        random = np.random.default_rng(0)
+        draws = scores[random.integers(num, size=(_RESAMPLES, num))].reshape(_RESAMPLES, -1)
+        interval = percentile_interval(sign * np.quantile(draws, level, axis=1))
+        # The share of a population beyond an order statistic has a beta distribution.
+        shares = random.beta((1 - level) * (num - 1) + 1, level * (num - 1) + 1, size=_RESAMPLES)
+        shares = random.binomial(num, shares) / num  # of as many other questions
+        return sign * float(np.quantile(scores, level)), interval, percentile_interval(shares)
+
+
+def firing_ends(method: type[Any]) -> Interval:
+    """Return the values of a method's search parameter with which it always and never fires."""
+    parameter = choose_parameter(method, None)
+    low, high = parameter_range(parameter_field(method, parameter.name))
+    return (high, low) if parameter.rises else (low, high)
+
+
+async def measure(
+    engine: Engine, examples: Sequence[Example], in_flight: int, on_first: Callable[[int, float], None]
+) -> tuple[float, tuple[tuple[float, ...], ...]]:
+    """Answer each question once with a threshold that never fires. Failed questions are left out.
+
+    Args:
+        on_first: Called with the calls and the seconds of the first question before the others are asked.
+
+    Returns:
+        The mean number of searches per question, and the decisive score of each sentence of each question.
+
+    Raises:
+        AskanceError: Every question failed, or the method records no scores with its decisions.
+    """
+    method, (_, never) = type(engine.method), firing_ends(type(engine.method))
+    engine, kept = replace(engine, abstaining=None, is_strict=False), list[tuple[int, tuple[float, ...]]]()
+    for part in (examples[:1], examples[1:]):
+        trials = Trials(engine, choose_parameter(method, None), (never, never), part, None)
+        await trials.run(never, in_flight, lambda *_: None)
+        trial = trials.completed[0]
+        kept += [
+            (record.usage.searches, scores)
+            for record, scores in zip(trial.records, trial.decisive, strict=True)
+            if not record.is_failure
+        ]
+        if part == examples[:1]:
+            on_first(trial.records[0].usage.calls, trial.records[0].usage.seconds)
+    if not any(scores for _, scores in kept):
+        errors = [f"question {each.id}: {each.error}" for _, each in trials.failures()]
+        raise AskanceError(
+            f"no answer of {name_of(method)} has scores for a threshold. {''.join(errors[:1])}"
+        )
+    return sum(searches for searches, _ in kept) / len(kept), tuple(scores for _, scores in kept)
+
+
+def inert_remark(threshold: float, evidence: str, *, fires: bool) -> str:
+    """Return a remark about a threshold that always or never fires."""
+    return (
+        f"the threshold {threshold:g} {'always' if fires else 'never'} fires: {evidence}; "
+        "`askance calibrate` finds one for this model."
+    )
+
+
+def inert_before(method: Any, kept: KeptScores | None) -> str:
+    """Return a remark if the threshold of a method always or never fires, else an empty string.
+
+    The scores may have a range by definition, such as that of a probability; the kept scores say which part
+    of it the model uses.
+    """
+    parameter, (always, never) = choose_parameter(type(method), None), firing_ends(type(method))
+    value, signal = parameter.value_of(method), getattr(method, "signal", "token probability")
+    scores = [score for sentences in kept.sentences for score in sentences] if kept else []
+    low, high = sorted((always, getattr(method, "greatest_score", never)))
+    where = "by definition"
+    if kept and len(scores) >= LEAST_DECISIONS:
+        low, high, where = min(scores), max(scores), f"for {kept.source}"
+    if value is None or not signal or low < value < high:
+        return ""
+    fires = value >= high if parameter.rises else value <= low
+    return inert_remark(value, f"{signal} is {low:.3g} to {high:.3g} {where}", fires=fires)

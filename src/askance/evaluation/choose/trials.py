@@ -31,12 +31,17 @@ class Trial:
 
     Attributes:
         records: The records of the questions, in their order.
-        deciding: For each decision, the number whose comparison with the value decided.
+        decisive: For each question, the number of each decision whose comparison with the value decided.
     """
 
     value: float
     records: tuple[Record, ...]
-    deciding: tuple[float, ...]
+    decisive: tuple[tuple[float, ...], ...]
+
+    @property
+    def deciding(self) -> tuple[float, ...]:
+        """The decisive numbers of all questions."""
+        return tuple(number for numbers in self.decisive for number in numbers)
 
     @property
     def searches(self) -> Numbers:
@@ -100,15 +105,18 @@ class Trials:
                 finished += batch
                 if len(finished) < len(questions):
                     on_progress(number, value, len(finished), None)
-        decisive = min if self.parameter.rises else max
-        deciding = tuple(
-            decisive(word.value for word in decision.words)
+        nearest = min if self.parameter.rises else max
+        finished.sort(key=lambda each: each[0].number)
+        decisive = tuple(
+            tuple(
+                nearest(word.value for word in decision.words)
+                for decision in trace.decisions
+                if decision.threshold == value and decision.words and not record.is_failure
+            )
             for record, trace in finished
-            for decision in trace.decisions
-            if decision.threshold == value and decision.words and not record.is_failure
         )
-        records = sorted((record for record, _ in finished), key=lambda record: record.number)
-        self.completed.append(Trial(value, tuple(records), deciding))
+        records = tuple(record for record, _ in finished)
+        self.completed.append(Trial(value, records, decisive))
         searches = [record.usage.searches for record in records if not record.is_failure]
         on_progress(number, value, len(records), float(np.mean(searches)) if searches else None)
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from askance.core.trace import AnyEvent, Decided, Generated, Searched
 from askance.core.types import Passage
+from askance.evaluation.choose.calibrate import LEAST_DECISIONS, inert_remark
 from askance.evaluation.metrics.answers import accuracy
 from askance.evaluation.report.tables import ResultTable
 from askance.evaluation.run.record import Record
@@ -16,8 +17,8 @@ from askance.evaluation.statistics.selective import LEAST_RIGHT
 _SHOWN_CHARACTERS = 60
 """The number of characters at the start of a passage that identify it in a prompt, where it may be cut."""
 
-_TRACES, _LEAST_DECISIONS = 100, 20
-"""The number of traces in which decisions are looked at, and the least number of decisions to judge by."""
+_TRACES = 100
+"""The number of traces in which decisions are looked at."""
 
 
 class Outcome(StrEnum):
@@ -132,11 +133,8 @@ def inert_threshold(run: RecordedRun) -> str:
     events = (event for record in run.records[:_TRACES] for event in run.trace(record))
     decisions = [each for each in events if isinstance(each, Decided) and each.words and each.signal]
     num_fired = sum(any(word.is_hit for word in each.words) for each in decisions)
-    if len(decisions) < _LEAST_DECISIONS or 0 < num_fired < len(decisions):
+    if len(decisions) < LEAST_DECISIONS or 0 < num_fired < len(decisions):
         return ""
     values, last = [word.value for each in decisions for word in each.words], decisions[-1]
-    return (
-        f"the threshold {last.threshold:g} {'always' if num_fired else 'never'} fires: in {len(decisions)} "
-        f"decisions, {last.signal} was {min(values):.3g} to {max(values):.3g}; `askance calibrate` finds one "
-        "for this model."
-    )
+    evidence = f"in {len(decisions)} decisions, {last.signal} was {min(values):.3g} to {max(values):.3g}"
+    return inert_remark(last.threshold or 0.0, evidence, fires=bool(num_fired))

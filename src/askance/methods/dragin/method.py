@@ -111,6 +111,11 @@ class DraginParameters(WritesAnswer):
         return self.gate.name if self.gate else named.get(str(self.trigger), "")
 
     @property
+    def greatest_score(self) -> float:
+        """The upper bound of the words' scores, of which those for the trigger rind have none."""
+        return 1.0 if self.trigger == "token_probability" else math.inf
+
+    @property
     def qfs_heads(self) -> Heads:
         """The aggregation over heads for QFS."""
         return self.query_heads or self.default_qfs_heads or self.heads

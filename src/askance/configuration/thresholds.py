@@ -1,0 +1,172 @@
+"""Kept calibrations: the scores of a model, by which a threshold may be given as ``70%`` or ``1.5/question``.
+
+`askance calibrate --quick` keeps the scores in the folder of the caches, in a file for each model, method and
+choice of the parameters that the threshold belongs to. Reading one runs no code.
+"""
+
+import asyncio
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from pydantic import ValidationError
+
+from askance.ask import Engine
+from askance.configuration.evaluation import read_dataset
+from askance.core.errors import AskanceError, InputError, about
+from askance.core.notes import doing, note
+from askance.core.parameters import changed_parameters, name_of, search_parameter
+from askance.core.ports import Method, language_model
+from askance.core.safe_text import json_line
+from askance.core.spec import call_spec
+from askance.evaluation.choose.calibrate import KeptScores, inert_before, measure
+from askance.models.bundled import cache_folder
+from askance.storage.durable_files import checksum
+from askance.storage.trace_file import write_file
+
+SAMPLE, NUM_QUESTIONS = "sample", 30
+_MOST_SECONDS = 60.0
+"""The longest estimate with which a calibration goes on that nobody asked for."""
+_MOST_BYTES = 8_000_000
+_LOCAL, _SERVERS = ("bundled", "gguf", "hf"), ("openai",)
+
+
+def number_of(cls: type[Any], name: str, text: str, values: Mapping[str, Any], model: str) -> float:
+    """Return the threshold that a relative one stands for, by the kept scores.
+
+    Args:
+        values: The other parameters of the method.
+        model: The specification of the answering model.
+
+    Raises:
+        InputError: The parameter is not the method's threshold, no scores are kept, or the number is out of
+            range.
+    """
+    own = search_parameter(cls)
+    with about(f"parameters.{name}"):
+        if own is None or own.name != name:
+            known = f"{name_of(cls)} has none" if own is None else f"that of {name_of(cls)} is {own.name}"
+            raise InputError(f"{name}={text}: only a threshold can be given so, and {known}.")
+        return kept_scores(key_of(cls, values, model)).find(text, cls)[0]
+
+
+def key_of(cls: type[Any], values: Mapping[str, Any], model: str) -> str:
+    """Return what the right threshold depends on, as options of a command."""
+    own = search_parameter(cls)
+    belongs_to = {name: values[name] for name in own.belongs_to if name in values} if own else {}
+    changed = {name: belongs_to[name] for name in changed_parameters(cls(**belongs_to))}
+    settings = (f"--set {name}={text}" for name, text in call_spec("", changed).options.items())
+    return " ".join((f"--method {name_of(cls)} --model {quote(model)}", *settings))
+
+
+def command(key: str) -> str:
+    """Return the command that keeps the scores of a key."""
+    return f"askance calibrate --quick {key} --index DIR"
+
+
+def kept_scores(key: str) -> KeptScores:
+    """Return the kept scores.
+
+    Raises:
+        InputError: There are none, or the file can't be read. The message has the command that makes them.
+    """
+    path = _path(key)
+    try:
+        with path.open("rb") as file:
+            return KeptScores.model_validate_json(file.read(_MOST_BYTES))
+    except FileNotFoundError:
+        raise InputError(f"no calibration is kept. Make one: {command(key)}") from None
+    except (OSError, ValidationError) as error:
+        remedy = f"remove it, and make another: {command(key)}"
+        raise InputError(f"the calibration {path} can't be read: {remedy}") from error
+
+
+def calibrate_quickly(
+    engine: Engine, model: str, dataset: str, limit: int, in_flight: int, most_seconds: float = math.inf
+) -> KeptScores:
+    """Measure the scores of the engine's method, and keep them. A note says what it costs.
+
+    Nothing is kept of a calibration that is interrupted.
+
+    Raises:
+        InputError: The dataset or the folder can't be used, or no fingerprint distinguishes the model.
+        AskanceError: No question has scores, or the estimate exceeds `most_seconds`.
+    """
+    fingerprint = language_model(engine.models["answer"]).fingerprint
+    if not fingerprint:
+        raise InputError(f"the calibration of {model} can't be kept, since no fingerprint distinguishes it.")
+    examples = list(read_dataset(dataset, limit))
+    what = f"calibrating {name_of(type(engine.method))} with {len(examples)} questions of {dataset}"
+
+    def on_first(calls: int, seconds: float) -> None:
+        left = seconds * (len(examples) - 1)
+        note("calibration", f"{what}: about {calls * len(examples)} model calls and {left:.0f} s more.")
+        if left > most_seconds:
+            raise AskanceError("this takes too long.")
+
+    key = key_of(type(engine.method), changed_parameters(engine.method), model)
+    try:
+        _path(key).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "name another folder in the environment variable ASKANCE_CACHE."
+        raise InputError(f"can't make {_path(key).parent}: {error.strerror}: {remedy}") from error
+    with doing(what):
+        searches, sentences = asyncio.run(measure(engine, examples, in_flight, on_first))
+    source = f"{len(sentences)} questions of {dataset} with {model}, {datetime.now(UTC):%Y-%m-%d}"
+    kept = KeptScores(key=key, fingerprint=fingerprint, source=source, searches=searches, sentences=sentences)
+    write_file(_path(key), json_line(kept.model_dump()))
+    return kept
+
+
+def check_fingerprint(methods: Iterable[Method], engine: Engine, model: str) -> None:
+    """Raise `InputError` if kept scores are those of another model with the same name."""
+    for method in methods:
+        kept = _scores_for(method, model)
+        if kept and kept.fingerprint != language_model(engine.models["answer"]).fingerprint:
+            raise InputError(f"{model} has changed since its calibration. Make another: {command(kept.key)}")
+
+
+def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_flight: int) -> None:
+    """Note thresholds that always or never fire, and defaults that no calibration of the model supports.
+
+    At its first use at a terminal, a local model is calibrated if that takes less than a minute. No threshold
+    changes.
+    """
+    kind = re.split("[:?]", model)[0]
+    for method in methods:
+        own, changed = search_parameter(type(method)), changed_parameters(method)
+        if own is None or (own.name not in changed and own.value_of(method) in (None, math.inf)):
+            continue  # nothing is compared with it
+        kept = _scores_for(method, model)
+        if kept is None and own.name not in changed and kind in (*_LOCAL, *_SERVERS):
+            key = key_of(type(method), changed, model)
+            tried = _path(key).with_suffix(".tried")
+            if kind in _LOCAL and sys.stderr.isatty() and not tried.exists():
+                with suppress(AskanceError, OSError):
+                    tried.parent.mkdir(parents=True, exist_ok=True)
+                    tried.touch()
+                    given = model, SAMPLE, NUM_QUESTIONS, in_flight, _MOST_SECONDS
+                    kept = calibrate_quickly(replace(engine, method=method), *given)
+            if kept is None:
+                value = f"{own.name}={own.value_of(method):g} of {name_of(type(method))}"
+                note("threshold", f"{value} was not calibrated for {model}. To do so: {command(key)}")
+        if remark := inert_before(method, kept):
+            note("threshold", remark)
+
+
+def _scores_for(method: Method, model: str) -> KeptScores | None:
+    """Return the scores kept for a method, or None."""
+    with suppress(InputError):
+        return kept_scores(key_of(type(method), changed_parameters(method), model))
+    return None
+
+
+def _path(key: str) -> Path:
+    return cache_folder() / "thresholds" / f"{checksum(key.encode())}.json"
