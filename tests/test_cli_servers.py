@@ -158,7 +158,9 @@ def test_the_best_method_that_a_server_supports_answers(ask, sample_index, optio
 def test_a_method_that_a_server_does_not_support_is_refused(ask, evaluate, server, sample_index):
     index = ("--index", sample_index)
     code, _, err, _ = ask("chat=1", *index, "--set", "passages=2")
-    assert (code, err.count("draft_agreement answers")) == (0, 1), "parameters go with the method that answers"
+    assert (code, err.count("draft_agreement answers")) == (0, 1), (
+        "parameters go with the method that answers"
+    )
     code, _, err, _ = ask("chat=1", *index, "--set", "threshold=0.5")
     assert (code, "error: method dragin needs logprob" in err) == (2, True)
     code, _, err, _ = ask("chat=1")
