@@ -67,7 +67,7 @@ class Questions:
 
     @property
     def measured(self) -> Booleans:
-        """Whether a question is measured in any split, of shape [questions]."""
+        """The questions that are measured in any split, of shape [questions]."""
         return np.asarray(self.tests.any(axis=0))
 
     def mean_shares(self, chosen: Booleans) -> Numbers:

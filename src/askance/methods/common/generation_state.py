@@ -1,5 +1,6 @@
 """The state of an answer while a method writes it: prompt, passages, text, and the reason to stop."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -34,9 +35,7 @@ from askance.text.answers import (
     answer_end,
     awaits_answer,
     has_answer,
-    normalise_answer,
     short_answer,
-    with_ascii_signs,
 )
 from askance.text.linguistics import content_words
 from askance.text.markers import UnmarkedText
@@ -86,7 +85,7 @@ class GenerationState:
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         stop_reason: The reason why the answer has ended; an empty string while it continues.
-        queries: The queries searched for, normalised.
+        queries: The queries searched for, plain.
     """
 
     question: Question
@@ -129,7 +128,7 @@ class GenerationState:
         This method does not change the passages in the prompt.
         """
         self.num_searches += 1
-        self.queries.add(_normalised(decision.query))
+        self.queries.add(_plain(decision.query))
         with self.run.trace.because(decision):
             hits = await self.run.retriever.search(decision.query, k, exclude=exclude)
         return tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
@@ -144,7 +143,7 @@ class GenerationState:
             return "the query is empty"
         if not content_words(query):
             return "the query has no content word"
-        return "this query was searched for before" if _normalised(query) in self.queries else ""
+        return "this query was searched for before" if _plain(query) in self.queries else ""
 
     async def search_for(self, query: str, k: int, why: str) -> None:
         """Search for `query`, and replace the passages in the prompt with the passages found.
@@ -311,5 +310,5 @@ def _missing_words(text: str, phrase: str) -> str:
     return phrase[len(next(start for start in starts if text.endswith(start))) :]
 
 
-def _normalised(query: str) -> str:
-    return normalise_answer(with_ascii_signs(query))
+def _plain(query: str) -> str:
+    return " ".join(re.findall(r"\w+", query.casefold()))

@@ -238,7 +238,7 @@ class Dragin(DraginParameters):
     any token follows the last word of a sentence, which the model often does not know. A model in the role
     "attend" can provide the attention. If the entropy of a token is unknown, the token's surprise (−log p)
     takes its place. With `search_first=auto`, the first sentence is written from memory; if the trigger fires
-    in it, it is dropped, and the method goes on as after a first search.
+    in it, it is dropped, and the method continues as after a first search.
     """
 
     search_first: bool | Literal["auto"] = parameter(
