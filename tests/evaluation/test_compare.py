@@ -1,6 +1,7 @@
 """Intervals, permutation tests and areas under curves, against results known by hand or by enumeration."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -250,6 +251,15 @@ def test_the_roc_area_is_the_share_of_pairs_in_the_right_order(positive, negativ
     assert roc_area(positive, negative).area == near(area)
     assert math.isnan(roc_area(positive, []).low)
     assert math.isnan(roc_area([], negative).area)
+
+
+def test_the_roc_area_of_many_questions_takes_no_memory_for_each_pair():
+    tracemalloc.start()
+    found = roc_area(np.arange(5000), np.arange(5000) - 0.5)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.area == near(0.5001)
+    assert peak_bytes < 5000 * 5000 * 8
 
 
 def test_the_interval_lies_around_the_area_and_narrows_with_more_cases():

@@ -6,9 +6,11 @@ from functools import lru_cache
 from math import nan
 
 import numpy as np
+from numpy.typing import NDArray
 
-from askance.evaluation.statistics.compare import Numbers, percentile_interval
+from askance.evaluation.statistics.compare import percentile_interval
 
+Counts = NDArray[np.int64]
 _RESAMPLES = 1000
 
 
@@ -30,19 +32,23 @@ def roc_area(positive: Sequence[float], negative: Sequence[float]) -> RocArea:
     """
     if not len(positive) or not len(negative):
         return RocArea(nan, nan, nan)
-    above, below = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
-    wins = (above[:, None] > below) + 0.5 * (above[:, None] == below)
-    counts = _drawn_counts(len(above), len(below))
-    areas = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
-    return RocArea(float(wins.mean()), *percentile_interval(areas))
+    order, num_pairs = np.argsort(negative), len(positive) * len(negative)
+    ordered = np.asarray(negative)[order]
+    below, not_above = np.searchsorted(ordered, positive), np.searchsorted(ordered, positive, "right")
+
+    def area(positives: Counts, negatives: Counts) -> float:
+        sums = np.append(0, negatives[order].cumsum())
+        return float(positives @ (sums[below] + sums[not_above])) / 2 / num_pairs
+
+    areas = list(map(area, *_drawn_counts(len(positive), len(negative))))
+    return RocArea(float((below + not_above).mean()) / 2 / len(negative), *percentile_interval(areas))
 
 
 @lru_cache(maxsize=1)
-def _drawn_counts(*sizes: int) -> list[Numbers]:
+def _drawn_counts(*sizes: int) -> list[Counts]:
     """Return how often each case is in each resample: for each kind, of shape [resamples, cases]."""
     random = np.random.default_rng(0)
-    drawn = (random.multinomial(size, np.full(size, 1 / size), _RESAMPLES) for size in sizes)
-    return [counts.astype(np.float64) for counts in drawn]
+    return [random.multinomial(size, np.full(size, 1 / size), _RESAMPLES) for size in sizes]
 
 
 def shown_area(area: RocArea | None) -> str:
