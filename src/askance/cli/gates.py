@@ -123,17 +123,10 @@ def signals(
         "samples": samples,
         "also": [str(method_spec(each.method, is_whole=True)) for each in others.values()],
     }
+    recorder, in_flight = SignalRecorder(engine, samples, others), config.questions_in_flight
     with WritingProgress(err, "recording signals") as progress:
-        failures = asyncio.run(
-            record_signals(
-                SignalRecorder(engine, samples, others),
-                examples,
-                folder,
-                header,
-                in_flight=config.questions_in_flight,
-                progress=progress,
-            )
-        )
+        recording = record_signals(recorder, examples, folder, header, in_flight=in_flight, progress=progress)
+        failures = asyncio.run(recording)
     for name, error in failures.items():
         print_plain(err, f"failed: question {name}: {error}", "yellow")
     print_plain(out, f"outcomes: {folder / OUTCOMES}; measure gates: askance gates {folder}")

@@ -94,31 +94,31 @@ METHODS = {
     "dragin_paper": Kind("askance.methods.dragin.paper:DraginPaper"),
 }
 
-_GATES = "askance.methods.gates"
+_GATES = "askance.methods.gates.built_in"
 GATES = {
-    "perplexity": Kind(f"{_GATES}.of_tokens:perplexity", "the draft's perplexity"),
-    "mean_entropy": Kind(f"{_GATES}.of_tokens:mean_entropy", "mean entropy of its tokens (TARG)"),
-    "largest_entropy": Kind(f"{_GATES}.of_tokens:largest_entropy", "greatest entropy of a token"),
-    "least_probability": Kind(f"{_GATES}.of_tokens:least_probability", "1 − least probability of a token"),
-    "margin": Kind(f"{_GATES}.of_tokens:margin", "1 − mean margin of the two best tokens (TARG)"),
-    "flare": Kind(f"{_GATES}.of_tokens:flare", "1 − least probability in a content word (FLARE)"),
-    "rind": Kind(f"{_GATES}.of_tokens:rind", "entropy × attention of a content word (DRAGIN)"),
-    "entropy_trend": Kind(f"{_GATES}.of_tokens:entropy_trend", "second difference of entropy (ETC)"),
-    "lexical_disagreement": Kind(f"{_GATES}.of_samples:lexical_disagreement", "1 − similarity of samples"),
-    "semantic_entropy": Kind(f"{_GATES}.of_samples:semantic_entropy", "entropy of the samples' meanings"),
-    "eigenvalues": Kind(f"{_GATES}.of_samples:eigenvalues", "number of different sampled answers (U_EigV)"),
-    "p_true": Kind(f"{_GATES}.of_questions:p_true", "1 − P(True) of the draft's answer"),
-    "stated_confidence": Kind(f"{_GATES}.of_questions:stated_confidence", "1 − confidence stated in words"),
-    "energy_score": Kind(f"{_GATES}.of_questions:energy_score", "minus the recorded energy score"),
-    "best_score": Kind(f"{_GATES}.of_questions:best_score", "score of the best passage found"),
-    "score_gap": Kind(f"{_GATES}.of_questions:score_gap", "share by which the second passage is behind"),
-    "name_rarity": Kind(f"{_GATES}.of_questions:name_rarity", "rarity of the question's rarest name"),
+    "perplexity": Kind(f"{_GATES}:perplexity", "the draft's perplexity"),
+    "mean_entropy": Kind(f"{_GATES}:mean_entropy", "mean entropy of its tokens (TARG)"),
+    "largest_entropy": Kind(f"{_GATES}:largest_entropy", "greatest entropy of a token"),
+    "least_probability": Kind(f"{_GATES}:least_probability", "1 − least probability of a token"),
+    "margin": Kind(f"{_GATES}:margin", "1 − mean margin of the two best tokens (TARG)"),
+    "flare": Kind(f"{_GATES}:flare", "1 − least probability in a content word (FLARE)"),
+    "rind": Kind(f"{_GATES}:rind", "entropy × attention of a content word (DRAGIN)"),
+    "entropy_trend": Kind(f"{_GATES}:entropy_trend", "second difference of entropy (ETC)"),
+    "lexical_disagreement": Kind(f"{_GATES}:lexical_disagreement", "1 − similarity of samples"),
+    "semantic_entropy": Kind(f"{_GATES}:semantic_entropy", "entropy of the samples' meanings"),
+    "eigenvalues": Kind(f"{_GATES}:eigenvalues", "number of different sampled answers (U_EigV)"),
+    "p_true": Kind(f"{_GATES}:p_true", "1 − P(True) of the draft's answer"),
+    "stated_confidence": Kind(f"{_GATES}:stated_confidence", "1 − confidence stated in words"),
+    "energy_score": Kind(f"{_GATES}:energy_score", "minus the recorded energy score"),
+    "best_score": Kind(f"{_GATES}:best_score", "score of the best passage found"),
+    "score_gap": Kind(f"{_GATES}:score_gap", "share by which the second passage is behind"),
+    "name_rarity": Kind(f"{_GATES}:name_rarity", "rarity of the question's rarest name"),
 }
 GUARDS = {
-    "confidence_gain": Kind(f"{_GATES}.guards:confidence_gain", "gain in mean log-probability of a token"),
-    "least_probability_gain": Kind(f"{_GATES}.guards:least_probability_gain", "gain in least probability"),
-    "agreement": Kind(f"{_GATES}.guards:agreement", "whether samples from memory agree with the new answer"),
-    "support": Kind(f"{_GATES}.guards:support", "how much of the new answer the passages say"),
+    "confidence_gain": Kind(f"{_GATES}:confidence_gain", "gain in mean log-probability of a token"),
+    "least_probability_gain": Kind(f"{_GATES}:least_probability_gain", "gain in least probability"),
+    "agreement": Kind(f"{_GATES}:agreement", "whether samples from memory agree with the new answer"),
+    "support": Kind(f"{_GATES}:support", "how much of the new answer the passages say"),
 }
 """Gates that also read the answer after a search, and prefer one of both answers."""
 

@@ -21,7 +21,7 @@ from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.search import TriggerMode
 from askance.methods.dragin.method import Dragin
 from askance.methods.gates.named import named_gate
-from askance.methods.gates.of_tokens import rind
+from askance.methods.gates.built_in import rind
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.trace_file import read_trace

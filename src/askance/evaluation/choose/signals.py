@@ -23,13 +23,12 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.prompts import Layout, chat_turns, in_layout, label_probabilities
-from askance.methods.gates.named import WatchedModel, want_of
+from askance.methods.gates.named import TOKEN_SIGNALS, WatchedModel, want_of
 from askance.storage.durable_files import write_atomically
 from askance.text.linguistics import entity_spans
 
 Row = dict[str, Any]
 _ROW: TypeAdapter[Row] = TypeAdapter(Row)
-_SIGNALS = "logprob", "entropy", "top_logprobs", "attention"
 _IS_TRUE = "\nIs the proposed answer true or false?", "\nIt is"
 """The question of P(True) (Kadavath et al. 2022), and how a reply begins in raw text."""
 _HOW_PROBABLE = (
@@ -42,7 +41,7 @@ _PERCENT = re.compile(r"[^\d-]*(100|\d{1,2})\s*(?:%|(?:/|out of) ?100)?\D*")
 
 def lacking(model: Model) -> list[str]:
     """Return the names of the signals that a model can't give."""
-    signals = [each for each in _SIGNALS if each not in model.signals]
+    signals: list[str] = [each for each in TOKEN_SIGNALS if each not in model.signals]
     return signals + ["P(True)"] * ("score" not in model.capabilities)
 
 
@@ -74,13 +73,12 @@ class SignalRecorder:
         memory, watched, _ = await _watch(drafter, question, self.samples)
         read, _, result = await _watch(reader, question)
         model = language_model(self.reader.models["answer"])
-        confidence = await _stated_confidence(model, question, memory["answer"], watched.request.key)
-        if confidence is not None:
-            memory["stated_confidence"] = confidence
+        memory |= await _stated_confidence(model, question, memory["answer"], watched.request.key)
         if "score" in model.capabilities:
             asked = _about("auto", model, question, memory["answer"], *_IS_TRUE)
             memory["p_true"] = (await label_probabilities(model, asked, ("true", "false")))[0]
-        searches = [each for each in result.trace.events if isinstance(each, Searched)]
+        hits = (hit for event in result.trace.events if isinstance(event, Searched) for hit in event.hits)
+        assert self.reader.retriever is not None
         row: Row = {
             "id": question.id,
             "question": question.text,
@@ -88,13 +86,9 @@ class SignalRecorder:
             "model": model.name,
             MEMORY: memory,
             READ: read,
-            "scores": [hit.score for each in searches for hit in each.hits],
-            "signals": {},
+            "scores": [hit.score for hit in hits],
+            "signals": await _name_rarity(question.text, self.reader.retriever),
         }
-        assert self.reader.retriever is not None
-        rarity = await _name_rarity(question.text, self.reader.retriever)
-        if rarity is not None:
-            row["signals"]["name_rarity"] = rarity
         others = {name: _costs(await engine.answer(question)) for name, engine in self.others.items()}
         return row | others
 
@@ -114,11 +108,9 @@ async def _watch(engine: Engine, question: Question, samples: int = 0) -> tuple[
         "second": second,
     }
     draft: Row = {name: values for name, values in columns.items() if None not in values}
-    draft |= {"influences": written.influences} if written.influences else {}
-    draft["texts"] = [token.text for token in tokens]
-    further: Row = {"samples": written.samples} if samples else {}
-    further |= dict(written.numbers) if engine.retriever else {}
-    return _costs(result) | {"draft": draft} | further, watched, result
+    draft |= {"influences": written.influences, "texts": [token.text for token in tokens]}
+    numbers = written.numbers if engine.retriever else {}
+    return {**_costs(result), "draft": draft, "samples": written.samples, **numbers}, watched, result
 
 
 def _costs(result: Result) -> Row:
@@ -133,27 +125,28 @@ def _about(layout: Layout, model: Model, question: Question, answer: str, asks: 
     return in_layout(layout, model, (*shown, Span(begins)), chat_turns("", (), shown), "")
 
 
-async def _stated_confidence(model: Model, question: Question, answer: str, key: Key) -> float | None:
+async def _stated_confidence(model: Model, question: Question, answer: str, key: Key) -> Row:
     """Return the confidence in its answer that the model states in words, from 0 to 1 (Tian et al. 2023).
 
-    The result is None if the reply has more or other numbers than a whole one from 0 to 100.
+    The result is empty if the reply has more or other numbers than a whole one from 0 to 100.
     """
     layout: Layout = "chat" if "chat" in model.capabilities else "auto"
     prompt = _about(layout, model, question, answer, *_HOW_PROBABLE)
     request = GenerateRequest(prompt, Sampling(_CONFIDENCE_TOKENS, stop=("\n",)), key=(*key, "confidence"))
     (reply,) = await model.generate(request)
     stated = _PERCENT.fullmatch(reply.text)
-    return int(stated[1]) / 100 if stated else None
+    return {"stated_confidence": int(stated[1]) / 100} if stated else {}
 
 
-async def _name_rarity(question: str, retriever: Retriever) -> float | None:
+async def _name_rarity(question: str, retriever: Retriever) -> Row:
     """Return the greatest score of the best passage for one of the question's names alone.
 
-    With BM25, it grows with the inverse document frequency of the name's words. The result is None if the
+    With BM25, it grows with the inverse document frequency of the name's words. The result is empty if the
     question has no name, or none is found.
     """
     names = [question[start:end] for start, end in entity_spans(question)]
-    return max([hit.score for name in names for hit in await retriever.search(name, 1)], default=None)
+    scores = [hit.score for name in names for hit in await retriever.search(name, 1)]
+    return {"name_rarity": max(scores)} if scores else {}
 
 
 async def record_signals(

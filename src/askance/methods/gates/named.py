@@ -17,7 +17,8 @@ from askance.text.answers import short_answer
 from askance.text.linguistics import token_words
 from askance.text.support import cited_sentences
 
-_OF_TOKENS: frozenset[Signal] = frozenset(("logprob", "entropy", "top_logprobs", "attention"))
+TOKEN_SIGNALS: tuple[Signal, ...] = ("logprob", "entropy", "top_logprobs", "attention")
+"""The signals of tokens that gates read."""
 _TEMPERATURE = 1.0
 """The temperature of sampled answers."""
 NUM_SAMPLES = 5
@@ -77,12 +78,12 @@ def named_gate(name: str, gate: Gate, *, is_guard: bool = False) -> NamedGate:
     Raises:
         InputError: The gate needs something else.
     """
-    every = {*_OF_TOKENS, "samples"}
-    if lack := _lack(gate, every if is_guard else _OF_TOKENS, is_guard):
+    every = (*TOKEN_SIGNALS, "samples")
+    if lack := _lack(gate, every if is_guard else TOKEN_SIGNALS, is_guard):
         use = "guard, which knows both answers" if is_guard else "trigger, which only knows a sentence"
         raise InputError(f"{name} can't be a {use} with the signals of its tokens: {lack}. Name another.")
-    signals = frozenset(each for each in _OF_TOKENS if _lack(gate, every - {each}, is_guard))
-    return NamedGate(name, gate, signals, bool(_lack(gate, _OF_TOKENS, is_guard)))
+    signals = frozenset(each for each in TOKEN_SIGNALS if _lack(gate, {*every} - {each}, is_guard))
+    return NamedGate(name, gate, signals, bool(_lack(gate, TOKEN_SIGNALS, is_guard)))
 
 
 def _lack(gate: Gate, known: Collection[str], is_guard: bool) -> str:

@@ -100,12 +100,8 @@ def content_words(text: str, words: Sequence[TokenWord]) -> list[tuple[int, Toke
     """Return the content words among the words of a text, each with its place in `words`."""
     spans = OWN.content_words(text)
     ends = [0, *(end for _, end in spans)]
-    last = (
-        bisect_left(spans, (word.end,)) for word in words
-    )  # the last one that begins before the word ends
-    return [
-        (at, word) for at, (word, span) in enumerate(zip(words, last, strict=True)) if ends[span] > word.start
-    ]
+    # `bisect_left` counts the spans that begin before the word ends.
+    return [(at, word) for at, word in enumerate(words) if ends[bisect_left(spans, (word.end,))] > word.start]
 
 
 def _margin(top: tuple[tuple[str, float], ...]) -> float | None:
