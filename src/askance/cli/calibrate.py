@@ -16,13 +16,7 @@ from askance.configuration.methods import calibrated_methods
 from askance.configuration.presets import preset_text
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
-from askance.configuration.thresholds import (
-    NUM_QUESTIONS,
-    SAMPLE,
-    calibrate_quickly,
-    kept_scores,
-    key_of,
-)
+from askance.configuration.thresholds import NUM_QUESTIONS, SAMPLE, calibrate_quickly, kept_scores
 from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters, is_relative, name_of, search_parameter
 from askance.core.ports import Method
@@ -87,7 +81,7 @@ def calibrate(
             engine, limit = config.open(), limit or NUM_QUESTIONS
             kept = calibrate_quickly(engine, model, dataset or SAMPLE, limit, in_flight)
         else:
-            kept = kept_scores(key_of(cls, changed_parameters(config.make()), model))
+            kept = kept_scores(config.make(), model)
         _show_kept(kept, cls, percentile, searches, as_json=as_json)
         return
     if dataset is None:
@@ -103,18 +97,9 @@ def calibrate(
         check_writable(file)
     examples = list(read_dataset(dataset, limit or 40))
     engine = config.open()
+    how: dict[str, Any] = {"parameter": name, "max_trials": trials, "in_flight": config.questions_in_flight}
     with CalibrationProgress(err, name, len(examples)) as progress:
-        found = asyncio.run(
-            find_value(
-                engine,
-                examples,
-                goal,
-                parameter=parameter,
-                max_trials=trials,
-                in_flight=config.questions_in_flight,
-                on_progress=progress,
-            )
-        )
+        found = asyncio.run(find_value(engine, examples, goal, on_progress=progress, **how))
     if file is not None and found.value is not None:
         write_out(file, _preset(found, engine.method, dataset))
     print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
@@ -129,10 +114,8 @@ def _method_of(sourced: SourcedConfig, parameter: str | None = None) -> tuple[En
     cls = type(config.make())
     if parameter is None and search_parameter(cls) is None:
         known = ", ".join(f"{method} ({name})" for method, name in calibrated_methods().items())
-        raise InputError(
-            f"method {name_of(cls)} has no parameter that decides how often it searches; these methods do: "
-            f"{known}."
-        )
+        lacks = f"method {name_of(cls)} has no parameter that decides how often it searches"
+        raise InputError(f"{lacks}; these methods do: {known}.")
     return config, cls
 
 

@@ -65,11 +65,8 @@ def gates(
     parts = {str(path): read_outcomes(path) for path in paths}
     if len(parts) > 1:
         parts["all together"] = tuple(outcome for found in parts.values() for outcome in found)
-    to_choose, only = () if dev is None else read_outcomes(dev), gate or ()
-    results = [
-        measure_gates(name, found, to_choose, metric, score, known, guards, only)
-        for name, found in parts.items()
-    ]
+    given = () if dev is None else read_outcomes(dev), metric, score, known, guards, gate or ()
+    results = [measure_gates(name, found, *given) for name, found in parts.items()]
     if chart is not None:
         write_out(chart, gate_chart(results[-1]))
     sections = printable_record([gate_section(each) for each in results])
@@ -111,9 +108,8 @@ def signals(
     others = {name: replace(engine, method=config.make(name)) for name in also or ()}
     model = language_model(engine.models["answer"])
     if missing := lacking(model):
-        print_plain(
-            err, f"{model.name} gives no {', no '.join(missing)}: gates of these can't be measured", "yellow"
-        )
+        lacks = f"{model.name} gives no {', no '.join(missing)}"
+        print_plain(err, f"{lacks}: gates that read these can't be measured", "yellow")
     header = {
         "dataset": dataset,
         "model": [model.name, model.fingerprint],

@@ -94,32 +94,15 @@ METHODS = {
     "dragin_paper": Kind("askance.methods.dragin.paper:DraginPaper"),
 }
 
-_GATES = "askance.methods.gates.built_in"
-GATES = {
-    "perplexity": Kind(f"{_GATES}:perplexity", "the draft's perplexity"),
-    "mean_entropy": Kind(f"{_GATES}:mean_entropy", "mean entropy of its tokens (TARG)"),
-    "largest_entropy": Kind(f"{_GATES}:largest_entropy", "greatest entropy of a token"),
-    "least_probability": Kind(f"{_GATES}:least_probability", "1 − least probability of a token"),
-    "margin": Kind(f"{_GATES}:margin", "1 − mean margin of the two best tokens (TARG)"),
-    "flare": Kind(f"{_GATES}:flare", "1 − least probability in a content word (FLARE)"),
-    "rind": Kind(f"{_GATES}:rind", "entropy × attention of a content word (DRAGIN)"),
-    "entropy_trend": Kind(f"{_GATES}:entropy_trend", "second difference of entropy (ETC)"),
-    "lexical_disagreement": Kind(f"{_GATES}:lexical_disagreement", "1 − similarity of samples"),
-    "semantic_entropy": Kind(f"{_GATES}:semantic_entropy", "entropy of the samples' meanings"),
-    "eigenvalues": Kind(f"{_GATES}:eigenvalues", "number of different sampled answers (U_EigV)"),
-    "p_true": Kind(f"{_GATES}:p_true", "1 − P(True) of the draft's answer"),
-    "stated_confidence": Kind(f"{_GATES}:stated_confidence", "1 − confidence stated in words"),
-    "energy_score": Kind(f"{_GATES}:energy_score", "minus the recorded energy score"),
-    "best_score": Kind(f"{_GATES}:best_score", "score of the best passage found"),
-    "score_gap": Kind(f"{_GATES}:score_gap", "share by which the second passage is behind"),
-    "name_rarity": Kind(f"{_GATES}:name_rarity", "rarity of the question's rarest name"),
-}
-GUARDS = {
-    "confidence_gain": Kind(f"{_GATES}:confidence_gain", "gain in mean log-probability of a token"),
-    "least_probability_gain": Kind(f"{_GATES}:least_probability_gain", "gain in least probability"),
-    "agreement": Kind(f"{_GATES}:agreement", "whether samples from memory agree with the new answer"),
-    "support": Kind(f"{_GATES}:support", "how much of the new answer the passages say"),
-}
+GATE = "askance.methods.gates.built_in:"
+"""The beginning of the name of the function of a gate or guard."""
+GATES = (
+    "perplexity", "mean_entropy", "largest_entropy", "least_probability", "margin", "flare", "rind",
+    "entropy_trend", "lexical_disagreement", "semantic_entropy", "eigenvalues", "p_true", "stated_confidence",
+    "energy_score", "best_score", "score_gap", "name_rarity",
+)  # fmt: skip
+"""The gates, which docs/gates.md describes."""
+GUARDS = ("confidence_gain", "least_probability_gain", "agreement", "support")
 """Gates that also read the answer after a search, and prefer one of both answers."""
 
 THINKING_OPTIONS = ("enable_thinking", "reasoning_effort", "max_thoughts")

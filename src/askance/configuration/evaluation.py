@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATES, GUARDS, METRICS
+from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATE, GATES, GUARDS, METRICS
 from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, MissingExtra, UnknownName
 from askance.core.extensions import find_extension, find_with_place, known_names
@@ -160,7 +160,7 @@ def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
     """
     own = GUARDS if kind == "guards" else GATES
     if name in own:
-        return cast(Gate, resolve_name(own[name].target))
+        return cast(Gate, resolve_name(GATE + name))
     extension = find_extension(kind, name)
     if extension is None:
         remedy = "it names no function that can be imported." if ":" in name else ""

@@ -54,16 +54,16 @@ def number_of(cls: type[Any], name: str, text: str, values: Mapping[str, Any], m
         if own is None or own.name != name:
             known = f"{name_of(cls)} has none" if own is None else f"that of {name_of(cls)} is {own.name}"
             raise InputError(f"{name}={text}: only a threshold can be given so, and {known}.")
-        return kept_scores(key_of(cls, values, model)).find(text, cls)[0]
+        return kept_scores(cls(**values), model).find(text, cls)[0]
 
 
-def key_of(cls: type[Any], values: Mapping[str, Any], model: str) -> str:
+def key_of(method: Method, model: str) -> str:
     """Return what the right threshold depends on, as options of a command."""
-    own = search_parameter(cls)
-    belongs_to = {name: values[name] for name in own.belongs_to if name in values} if own else {}
-    changed = {name: belongs_to[name] for name in changed_parameters(cls(**belongs_to))}
+    own = search_parameter(type(method))
+    belongs_to = own.belongs_to if own else ()
+    changed = {name: value for name, value in changed_parameters(method).items() if name in belongs_to}
     settings = (f"--set {name}={text}" for name, text in call_spec("", changed).options.items())
-    return " ".join((f"--method {name_of(cls)} --model {quote(model)}", *settings))
+    return " ".join((f"--method {name_of(type(method))} --model {quote(model)}", *settings))
 
 
 def command(key: str) -> str:
@@ -71,13 +71,13 @@ def command(key: str) -> str:
     return f"askance calibrate --quick {key} --index DIR"
 
 
-def kept_scores(key: str) -> KeptScores:
-    """Return the kept scores.
+def kept_scores(method: Method, model: str) -> KeptScores:
+    """Return the scores kept for a method.
 
     Raises:
         InputError: There are none, or the file can't be read. The message has the command that makes them.
     """
-    path = _path(key)
+    path = _path(key := key_of(method, model))
     try:
         with path.open("rb") as file:
             return KeptScores.model_validate_json(file.read(_MOST_BYTES))
@@ -111,17 +111,17 @@ def calibrate_quickly(
         if left > most_seconds:
             raise AskanceError("this takes too long.")
 
-    key = key_of(type(engine.method), changed_parameters(engine.method), model)
+    path = _path(key := key_of(engine.method, model))
     try:
-        _path(key).parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         remedy = "name another folder in the environment variable ASKANCE_CACHE."
-        raise InputError(f"can't make {_path(key).parent}: {error.strerror}: {remedy}") from error
+        raise InputError(f"can't make {path.parent}: {error.strerror}: {remedy}") from error
     with doing(what):
         searches, sentences = asyncio.run(measure(engine, examples, in_flight, on_first))
     source = f"{len(sentences)} questions of {dataset} with {model}, {datetime.now(UTC):%Y-%m-%d}"
     kept = KeptScores(key=key, fingerprint=fingerprint, source=source, searches=searches, sentences=sentences)
-    write_file(_path(key), json_line(kept.model_dump()))
+    write_file(path, json_line(kept.model_dump()))
     return kept
 
 
@@ -146,8 +146,7 @@ def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_fli
             continue  # nothing is compared with it
         kept = _scores_for(method, model)
         if kept is None and own.name not in changed and kind in (*_LOCAL, *_SERVERS):
-            key = key_of(type(method), changed, model)
-            tried = _path(key).with_suffix(".tried")
+            tried = _path(key := key_of(method, model)).with_suffix(".tried")
             if kind in _LOCAL and sys.stderr.isatty() and not tried.exists():
                 with suppress(AskanceError, OSError):
                     tried.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +163,7 @@ def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_fli
 def _scores_for(method: Method, model: str) -> KeptScores | None:
     """Return the scores kept for a method, or None."""
     with suppress(InputError):
-        return kept_scores(key_of(type(method), changed_parameters(method), model))
+        return kept_scores(method, model)
     return None
 
 

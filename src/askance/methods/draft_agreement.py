@@ -95,7 +95,7 @@ class DraftAgreement(WritesAnswer):
             verdict, query = await self._judge(state, text, queries)
             if verdict == "yes" and text.strip():
                 return "the passages support the answer"
-            if normalise_answer(query) in ("", *map(normalise_answer, queries)):
+            if state.obstacle_to(query):
                 return "the model names no further query"
             queries.append(query)
             why = "the passages do not support the answer"

@@ -1,14 +1,16 @@
 """A budget of searches: the server moves a method's threshold so that it searches so often on average."""
 
-import math
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
 from askance.ask import Engine
 from askance.core.errors import InputError
-from askance.core.parameters import SearchParameter, name_of, parameter_field, parameter_range
+from askance.core.parameters import SearchParameter, name_of
+from askance.core.ports import Method
 from askance.core.trace import Searched, Trace
+from askance.evaluation.choose.calibrate import firing_ends
+from askance.evaluation.choose.trials import decisive_scores
 
 _WINDOW, _LEAST = 100, 10
 """The number of questions that are remembered, and the least number by which the threshold is moved."""
@@ -53,20 +55,21 @@ class SearchBudget:
         self.parameter: SearchParameter = parameter
         self._searches, self._seen = searches, deque[_Seen](maxlen=_WINDOW)
         self._sign = -1 if parameter.rises else 1
-        self._range = parameter_range(parameter_field(type(method), parameter.name))
+        self._always, self._never = firing_ends(type(method))
 
     def applied(self, engine: Engine) -> Engine:
         """Return an engine with the threshold for the next question, which it reports when it has ended."""
+        threshold = self.threshold
+        changed = {} if threshold is None else {self.parameter.name: threshold}
+        method = replace(engine.method, **changed)  # type: ignore[type-var]
 
         def ended(trace: Trace) -> None:
-            if (seen := self._read(trace)).scores or seen.searches:  # small talk is not
+            if (seen := self._read(trace, method)).scores or seen.searches:  # small talk is not
                 self._seen.append(seen)
             if engine.on_end is not None:
                 engine.on_end(trace)
 
-        threshold = self.threshold
-        changed = {} if threshold is None else {self.parameter.name: threshold}
-        return replace(engine, method=replace(engine.method, **changed), on_end=ended)  # type: ignore[type-var]
+        return replace(engine, method=method, on_end=ended)
 
     @property
     def threshold(self) -> float | None:
@@ -79,18 +82,15 @@ class SearchBudget:
         allowed = self._searches - fixed / num + (self._searches * num - spent) / _REPAID
         scores = sorted((score for each in self._seen for score in each.scores), reverse=True)
         at = max(0, round(allowed * num))
-        low, high = self._range
         if at >= len(scores):
-            return high if self._sign < 0 else low
+            return self._always
+        low, high = sorted((self._always, self._never))
         between = (scores[max(at - 1, 0)] + scores[at]) / 2
         return min(max(self._sign * between, low), high)
 
-    def _read(self, trace: Trace) -> _Seen:
-        decisions = [each for each in trace.decisions if each.threshold is not None and each.words]
-        best = max if self._sign > 0 else min
-        scores = [best(word.value for word in each.words) for each in decisions]
-        num_searches = sum(isinstance(event, Searched) for event in trace.events)
-        decided = sum(each.outcome == "search" for each in decisions)
-        return _Seen(
-            num_searches, decided, tuple(self._sign * each for each in scores if math.isfinite(each))
-        )
+    def _read(self, trace: Trace, method: Method) -> _Seen:
+        scores = decisive_scores(trace, self.parameter, self.parameter.value_of(method))
+        searches = sum(isinstance(event, Searched) for event in trace.events)
+        compared = (each for each in trace.decisions if each.words and each.threshold is not None)
+        decided = sum(each.outcome == "search" for each in compared)
+        return _Seen(searches, decided, tuple(self._sign * each for each in scores))

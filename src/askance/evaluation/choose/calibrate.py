@@ -125,10 +125,9 @@ async def calibrate(
     if value is None or not math.isfinite(value):
         if given is None and chosen.belongs_to:
             settings = ", ".join(f"{name}={getattr(method, name)}" for name in chosen.belongs_to)
-            raise InputError(
-                f"parameter {chosen.name}=none of method {name_of(type(method))} ({settings}): compared with "
-                "no threshold. Choose other settings, or start from a number."
-            )
+            place = f"parameter {chosen.name}=none of method {name_of(type(method))} ({settings})"
+            remedy = "Choose other settings, or start from a number."
+            raise InputError(f"{place}: compared with no threshold. {remedy}")
         value = min(max(0.0, low), high)
     while value is not None and len(trials.completed) < max_trials:
         await trials.run(value, in_flight, on_progress)
@@ -174,10 +173,8 @@ def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
     parameter_field(cls, chosen.name)
     hint = get_type_hints(cls)[chosen.name]
     if hint not in (float, float | None):
-        raise InputError(
-            f"parameter {chosen.name} of method {name_of(cls)} takes {describe_type(hint)}: only a float can "
-            "be calibrated."
-        )
+        place = f"parameter {chosen.name} of method {name_of(cls)}"
+        raise InputError(f"{place} takes {describe_type(hint)}: only a float can be calibrated.")
     return chosen
 
 
@@ -258,24 +255,24 @@ async def measure(
         AskanceError: Every question failed, or the method records no scores with its decisions.
     """
     method, (_, never) = type(engine.method), firing_ends(type(engine.method))
-    engine, kept = replace(engine, abstaining=None, is_strict=False), list[tuple[int, tuple[float, ...]]]()
-    for part in (examples[:1], examples[1:]):
-        trials = Trials(engine, choose_parameter(method, None), (never, never), part, None)
-        await trials.run(never, in_flight, lambda *_: None)
-        trial = trials.completed[0]
-        kept += [
-            (record.usage.searches, scores)
-            for record, scores in zip(trial.records, trial.decisive, strict=True)
-            if not record.is_failure
-        ]
-        if part == examples[:1]:
-            on_first(trial.records[0].usage.calls, trial.records[0].usage.seconds)
-    if not any(scores for _, scores in kept):
-        errors = [f"question {each.id}: {each.error}" for _, each in trials.failures()]
-        raise AskanceError(
-            f"no answer of {name_of(method)} has scores for a threshold. {''.join(errors[:1])}"
-        )
-    return sum(searches for searches, _ in kept) / len(kept), tuple(scores for _, scores in kept)
+    engine = replace(engine, abstaining=None, is_strict=False)
+    trials = Trials(engine, choose_parameter(method, None), (never, never), examples[:1], None)
+    await trials.run(never, in_flight, lambda *_: None)
+    usage = trials.completed[0].records[0].usage
+    on_first(usage.calls, usage.seconds)
+    trials.examples = examples[1:]
+    await trials.run(never, in_flight, lambda *_: None)
+    answered = [
+        (record.usage.searches, scores)
+        for trial in trials.completed
+        for record, scores in zip(trial.records, trial.decisive, strict=True)
+        if not record.is_failure
+    ]
+    if not any(scores for _, scores in answered):
+        first = "".join([f" Question {each.id}: {each.error}" for _, each in trials.failures()][:1])
+        raise AskanceError(f"no answer of {name_of(method)} has scores for a threshold.{first}")
+    searches, sentences = zip(*answered, strict=True)
+    return sum(searches) / len(answered), sentences
 
 
 def inert_remark(threshold: float, evidence: str, *, fires: bool) -> str:

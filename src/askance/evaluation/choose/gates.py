@@ -123,10 +123,8 @@ def _questions(
     applies = np.isfinite(memory)
     for goal, part in {"measure": ~is_dev, **({"choose thresholds on": is_dev} if dev else {})}.items():
         if (num := int((applies & part).sum())) < LEAST_QUESTIONS:
-            raise InputError(
-                f"{num} questions to {goal} are too few: it takes at least {LEAST_QUESTIONS} to which the "
-                "metric applies."
-            )
+            least = f"it takes at least {LEAST_QUESTIONS} to which the metric applies"
+            raise InputError(f"{num} questions to {goal} are too few: {least}.")
     kept, is_dev = [each for each, keeps in zip(every, applies, strict=True) if keeps], is_dev[applies]
     shared = [method for method in kept[0].answers if all(method in each.answers for each in kept)]
 

@@ -38,7 +38,6 @@ MEMORY, READ, SEVERAL = "none", "one", "ircot"
 SHAPE = 'A line needs "id", "gold", "none" and "one"; docs/gates.md shows one.'
 _COSTS = ("searches", "calls", "tokens")
 _NO_ANSWER = ("id", "question", "model", "gold", "scores", "router", "signals")
-KNOWN_SEARCHES = {MEMORY: 0.0, READ: 1.0}
 _MOST_TOKENS = 100_000
 
 
@@ -62,8 +61,8 @@ class RecordedOutcome:
 
     def cost(self, name: str, method: str) -> float:
         """Return the number of "searches" or "tokens" of a method; not a number if it was not recorded."""
-        known = KNOWN_SEARCHES.get(method, math.nan) if name == "searches" else math.nan
-        return self.answers[method].numbers.get(name, known)
+        known = {MEMORY: 0.0, READ: 1.0} if name == "searches" else {}
+        return self.answers[method].numbers.get(name, known.get(method, math.nan))
 
 
 def read_outcomes(path: Path) -> tuple[RecordedOutcome, ...]:
@@ -108,14 +107,11 @@ def _outcome(record: Field, number: int) -> Iterator[RecordedOutcome]:
 def _written(value: Field) -> Written:
     if isinstance(value.value, str):
         return Written(value.maybe_blank())
-    numbers = {
-        name: _number(value[name]) for name, each in value.object().items() if type(each) in (int, float)
-    }
-    draft, samples = value.get("draft", {}), value.get("samples", [])
-    influences = _numbers(draft, "influences")
-    return Written(
-        value["answer"].maybe_blank(), _tokens(draft), influences, tuple(samples.maybe_blanks()), numbers
-    )
+    of_answer = value.object().items()
+    numbers = {name: _number(value[name]) for name, each in of_answer if type(each) in (int, float)}
+    draft, samples = value.get("draft", {}), tuple(value.get("samples", []).maybe_blanks())
+    answer, influences = value["answer"].maybe_blank(), _numbers(draft, "influences")
+    return Written(answer, _tokens(draft), influences, samples, numbers)
 
 
 def _tokens(draft: Field) -> tuple[Token, ...]:

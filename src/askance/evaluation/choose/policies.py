@@ -169,9 +169,8 @@ def measure_gate(name: str, questions: Questions, values: Numbers, *, is_guard: 
     found = replace(found, num_failed=int((~kept).sum()), threshold=float(np.median(thresholds)))
     if is_guard:
         return found
-    values, memory, read = (
-        each[questions.measured] for each in (values, questions.scores[MEMORY], questions.scores[READ])
-    )
+    columns = values, questions.scores[MEMORY], questions.scores[READ]
+    values, memory, read = (each[questions.measured] for each in columns)
     are_wrong = memory < LEAST_RIGHT
     auroc = roc_area(values[are_wrong].tolist(), values[~are_wrong].tolist())
     return replace(found, auroc=None if isnan(auroc.area) else auroc, curve=_curve(values, memory, read))
@@ -211,8 +210,11 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
         every = [np.where(each > 0, values[method], 0.0) * each for method, each in shares.items()]
         return np.asarray(np.sum(every, axis=0)[questions.measured])
 
-    def by_question(values: Numbers) -> dict[str, float]:
-        return {f"{at}": value for at, value in enumerate(values.tolist())}
+    def minus(base: Numbers) -> MeanInterval:
+        one, other = (
+            {f"{at}": each for at, each in enumerate(of)} for of in (scores.tolist(), base.tolist())
+        )
+        return paired_difference(one, other)
 
     always = questions.mean_shares(better_always(questions))
     every = np.ones(len(always))
@@ -224,7 +226,6 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
     searches, tokens = (None if isnan(cost) else float(cost) for cost in costs)
     score, gain = mean_interval(scores.tolist()), scores - memory
     room = float((np.maximum(memory, read) - better).mean())
-    bases = {"never": memory, "always": read, "better": better}
     others = taken.keys() - {MEMORY, READ}
     return Measured(
         name=name,
@@ -233,10 +234,7 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
         fires=None if others else float(taken[READ][questions.measured].mean()),
         searches=searches,
         tokens_per_right=tokens / score.mean if tokens is not None and score.mean else None,
-        minus={
-            base: paired_difference(by_question(scores), by_question(values))
-            for base, values in bases.items()
-        },
+        minus={"never": minus(memory), "always": minus(read), "better": minus(better)},
         saved=float(np.maximum(gain, 0).mean()),
         broke=float(np.maximum(-gain, 0).mean()),
         room=float((scores - better).mean()) / room if room > 0 else None,

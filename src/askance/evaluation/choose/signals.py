@@ -195,9 +195,8 @@ async def record_signals(
         progress(len(done), len(examples))
         await work_through(left, work, keep, in_flight, lambda each: f"question {each.question.id!r} failed")
         if not done:
-            raise AllFailed(
-                f"no question could be recorded; the first error: {next(iter(failures.values()))}"
-            )
+            first = next(iter(failures.values()))
+            raise AllFailed(f"no question could be recorded; the first error: {first}")
         rows = (done[each.question.id] for each in examples if each.question.id in done)
         write_atomically(folder / OUTCOMES, "".join(f"{json_line(row)}\n" for row in rows))
     return failures

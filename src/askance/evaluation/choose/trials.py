@@ -1,5 +1,6 @@
 """Trials of values of one parameter: a method answers all questions with each, and the records are kept."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,14 @@ OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of
 questions done, and the mean number of searches. The mean is None until all questions are done, and stays None
 if all of them failed."""
+
+
+def decisive_scores(trace: Trace, parameter: SearchParameter, value: float | None) -> tuple[float, ...]:
+    """Return, for each sentence whose scores were compared with `value`, the score nearest to a search."""
+    nearest = min if parameter.rises else max
+    compared = (each for each in trace.decisions if each.words and each.threshold == value)
+    scores = (nearest(word.value for word in each.words) for each in compared)
+    return tuple(filter(math.isfinite, scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +114,9 @@ class Trials:
                 finished += batch
                 if len(finished) < len(questions):
                     on_progress(number, value, len(finished), None)
-        nearest = min if self.parameter.rises else max
         finished.sort(key=lambda each: each[0].number)
         decisive = tuple(
-            tuple(
-                nearest(word.value for word in decision.words)
-                for decision in trace.decisions
-                if decision.threshold == value and decision.words and not record.is_failure
-            )
+            () if record.is_failure else decisive_scores(trace, self.parameter, value)
             for record, trace in finished
         )
         records = tuple(record for record, _ in finished)
@@ -138,18 +142,13 @@ class Trials:
         failed = {record.number for _, record in failures}
         if len(failed) == len(self.examples):
             _, first = failures[0]
-            raise AskanceError(
-                f"no question was answered with every value tried; the first failure, {first.id}: "
-                f"{first.error}"
-            )
-        counted = [
-            tuple(
-                each
-                for each in trial.records
-                if each.number not in failed and None not in each.scores.values()
-            )
-            for trial in self.completed
-        ]
+            why = f"the first failure, {first.id}: {first.error}"
+            raise AskanceError(f"no question was answered with every value tried; {why}")
+
+        def counts(record: Record) -> bool:
+            return record.number not in failed and None not in record.scores.values()
+
+        counted = [tuple(filter(counts, trial.records)) for trial in self.completed]
         if not counted[0]:
             (metric,) = self.completed[0].records[0].scores
             raise InputError(f"metric {metric!r} applies to none of the questions: choose another one.")

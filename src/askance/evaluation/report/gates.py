@@ -19,10 +19,6 @@ _NOTE = (
     "saved, broke: the share of questions that the answers taken made right, and wrong. room: the share of "
     "what the better of both answers gains on the better constant policy."
 )
-_HEADINGS = (
-    "policy", "AUROC", "threshold", "fires", "score", "searches", "tokens per right answer",
-    "− never", "− always", "− better constant", "saved", "broke", "room",
-)  # fmt: skip
 
 
 def gate_section(found: GateResults) -> Section:
@@ -55,26 +51,29 @@ def _tables(found: GateResults) -> Iterator[ResultTable]:
     }
     given = {title: policies for title, policies in parts.items() if policies}
     for title, policies in given.items():
-        note = _NOTE if title == [*given][-1] else ""
-        columns = zip(_HEADINGS, *map(_row, policies), strict=True)
-        headings, *rows = zip(*(each for each in columns if {*each[1:]} != {NONE}), strict=True)
-        yield ResultTable(title, headings, tuple(rows), note=note)
+        note, cells = _NOTE if title == [*given][-1] else "", [*map(_cells, policies)]
+        headings = tuple(each for each in cells[0] if {row[each] for row in cells} != {NONE})
+        rows = tuple(tuple(row[each] for each in headings) for row in cells)
+        yield ResultTable(title, headings, rows, note=note)
 
 
-def _row(each: Measured) -> tuple[str, ...]:
-    return (
-        each.name,
-        shown_area(each.auroc) or NONE,
-        _shown(each.threshold, ".3g"),
-        _shown(each.fires, ".0%"),
-        f"{each.score}{BEST * each.is_gain}",
-        _shown(each.searches, ".2f"),
-        _shown(each.tokens_per_right, ",.0f"),
-        *map(_difference, each.minus.values()),
-        f"{each.saved:.1%}",
-        f"{each.broke:.1%}",
-        _shown(each.room, ".0%"),
-    )
+def _cells(each: Measured) -> dict[str, str]:
+    """Return the cells of a policy by the headings of their columns."""
+    return {
+        "policy": each.name,
+        "AUROC": shown_area(each.auroc) or NONE,
+        "threshold": _shown(each.threshold, ".3g"),
+        "fires": _shown(each.fires, ".0%"),
+        "score": f"{each.score}{BEST * each.is_gain}",
+        "searches": _shown(each.searches, ".2f"),
+        "tokens per right answer": _shown(each.tokens_per_right, ",.0f"),
+        "− never": _difference(each.minus["never"]),
+        "− always": _difference(each.minus["always"]),
+        "− better constant": _difference(each.minus["better"]),
+        "saved": f"{each.saved:.1%}",
+        "broke": f"{each.broke:.1%}",
+        "room": _shown(each.room, ".0%"),
+    }
 
 
 def _shown(value: float | None, form: str) -> str:

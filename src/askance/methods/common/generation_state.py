@@ -30,13 +30,7 @@ from askance.methods.common.answer_text import (
 )
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate, answer_prompt, layout_needs, stops_of
 from askance.methods.common.token_limit import TokenLimited
-from askance.text.answers import (
-    SentenceEnd,
-    answer_end,
-    awaits_answer,
-    has_answer,
-    short_answer,
-)
+from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.linguistics import content_words
 from askance.text.markers import UnmarkedText
 
