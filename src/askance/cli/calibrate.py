@@ -143,8 +143,7 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
         place = f"question {failure.question_id} at {found.parameter}={failure.value:g}"
         print_plain(err, f"failed: {place}: {failure.error}", "yellow")
     out.print(_values_table(found))
-    left_out = found.num_questions - found.num_counted
-    if left_out:
+    if left_out := found.num_questions - found.num_counted:
         of = f"{left_out} of {found.num_questions} questions"
         print_plain(out, f"{of} failed at least once, or have no score, and are not counted.", "yellow")
     if found.value is None or found.interval is None:

@@ -120,10 +120,8 @@ def open_score(name: str) -> Callable[[str, Sequence[str]], float | None]:
     """
     metric = open_metrics([name]).metrics[name]
     if not metric.compares_texts:
-        raise InputError(
-            f"metric {name!r} needs more than the answer and the gold answers: name accuracy, f1 or another "
-            "that compares texts."
-        )
+        remedy = "name accuracy, f1 or another that compares texts."
+        raise InputError(f"metric {name!r} needs more than the answer and the gold answers: {remedy}")
 
     def score(answer: str, golds: Sequence[str]) -> float | None:
         return metric.score(Example(Question("", ""), tuple(golds)), Answer(answer, answer), ())
@@ -140,11 +138,9 @@ def open_gates(names: Sequence[str] = ()) -> tuple[dict[str, Gate], dict[str, Ga
     Raises:
         InputError: A plug-in can't be used, or there is no such function.
     """
-    gates, guards = (
-        {name: find_gate(kind, name) for name in known_names(kind, own)}
-        for kind, own in (("gates", GATES), ("guards", GUARDS))
-    )
-    return {**gates, **{name: find_gate("gates", name) for name in names if ":" in name}}, guards
+    names = [*known_names("gates", GATES), *(name for name in names if ":" in name)]
+    guards = {name: find_gate("guards", name) for name in known_names("guards", GUARDS)}
+    return {name: find_gate("gates", name) for name in names}, guards
 
 
 def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
@@ -164,7 +160,7 @@ def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
     extension = find_extension(kind, name)
     if extension is None:
         remedy = "it names no function that can be imported." if ":" in name else ""
-        raise UnknownName(kind.removesuffix("s"), name, known_names(kind, {*own, *further}), remedy=remedy)
+        raise UnknownName(kind.removesuffix("s"), name, known_names(kind, (*own, *further)), remedy=remedy)
     extension.check_declared((Gate,), f"the gate {name}")
     return cast(Gate, extension.target)
 

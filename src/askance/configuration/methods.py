@@ -34,6 +34,7 @@ from askance.core.parameters import (
     changed_parameters,
     is_relative,
     name_of,
+    owner_of,
     parse_parameters,
     search_parameter,
 )
@@ -110,9 +111,7 @@ def make_method(
     if prompts is not None:
         with about("prompts"):
             if prompts_class(cls) is None:
-                raise InputError(
-                    f"method {name_of(cls)} only works with its own prompts: leave out --prompts."
-                )
+                raise InputError(f"{owner_of(cls)} only works with its own prompts: leave out --prompts.")
             if "prompts" in settings:
                 raise InputError(
                     "--prompts and the parameter prompts both name the prompts: give one of them."
@@ -182,7 +181,7 @@ def _collection(
             key = name if name in new else f"{name}.{next(iter(changes), '')}"
             what, wrong, known = ("member", name, members) if holding else ("parameter", key, every)
             with about(f"parameters.{key}"):
-                raise UnknownName(what, wrong, known, place=f"of method {name_of(cls)}")
+                raise UnknownName(what, wrong, known, place=f"of {owner_of(cls)}")
     changed = {name: {} if name in new else of_members.get(name, {}) for name in members}
     made = tuple((name, make(member, changed[name])) for name, member in members.items())
     return {parameter: replace(every[parameter], named=made) for parameter in holding}
@@ -205,9 +204,8 @@ def parameter_schema(cls: type[Any]) -> dict[str, Any]:
         is_record, limits = is_dataclass(hints[each.name]), (math.inf, -math.inf)
         default = str(each.default) if is_record or each.default in limits else each.default
         declared = {key: value for key, value in each.metadata.items() if value not in limits}
-        hint: Any = Annotated[
-            str if is_record else hints[each.name], pydantic.Field(default=default, **declared)
-        ]
+        kind = str if is_record else hints[each.name]
+        hint: Any = Annotated[kind, pydantic.Field(default=default, **declared)]
         properties[each.name] = pydantic.TypeAdapter(hint).json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -322,9 +322,8 @@ class EngineConfig:
         retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
         models = self.load_models(models)
-        method, why = choose_method(
-            method, self.make, models, retriever, encoder, is_named=self.method is not None
-        )
+        is_named = self.method is not None
+        method, why = choose_method(method, self.make, models, retriever, encoder, is_named=is_named)
         return self.engine(method, models, retriever, encoder, why)
 
     def open_to_answer(self, **loaded: Any) -> "Engine":

@@ -67,7 +67,7 @@ def key_of(method: Method, model: str) -> str:
 
 
 def command(key: str) -> str:
-    """Return the command that keeps the scores of a key."""
+    """Return the command that makes the scores for a key."""
     return f"askance calibrate --quick {key} --index DIR"
 
 

@@ -1,4 +1,4 @@
-"""A budget of searches: the server moves a method's threshold so that it searches so often on average."""
+"""A budget of searches: the server moves a method's threshold to keep the mean number of searches."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -48,10 +48,8 @@ class SearchBudget:
     def __init__(self, searches: float, method: Any) -> None:
         parameter = type(method).calibrated
         if parameter is None:
-            raise InputError(
-                f"--searches-per-question {searches:g}: the method {name_of(type(method))} has no threshold "
-                "that decides how often it searches; use dragin or flare."
-            )
+            lacks = f"the method {name_of(type(method))} has no threshold that decides how often it searches"
+            raise InputError(f"--searches-per-question {searches:g}: {lacks}; use dragin or flare.")
         self.parameter: SearchParameter = parameter
         self._searches, self._seen = searches, deque[_Seen](maxlen=_WINDOW)
         self._sign = -1 if parameter.rises else 1
@@ -91,6 +89,5 @@ class SearchBudget:
     def _read(self, trace: Trace, method: Method) -> _Seen:
         scores = decisive_scores(trace, self.parameter, self.parameter.value_of(method))
         searches = sum(isinstance(event, Searched) for event in trace.events)
-        compared = (each for each in trace.decisions if each.words and each.threshold is not None)
-        decided = sum(each.outcome == "search" for each in compared)
+        decided = sum(each.outcome == "search" for each in trace.decisions if each.threshold is not None)
         return _Seen(searches, decided, tuple(self._sign * each for each in scores))

@@ -206,7 +206,7 @@ class KeptScores(BaseModel):
 
         Returns:
             The threshold, its 95 % interval from resampling the questions, and, for a percentile, the 95 %
-            interval of the share for which it fires of as many other questions.
+            interval of the fraction of as many other questions for which it fires.
 
         Raises:
             InputError: The percentile is not from 0 to 100, or no threshold leads to so many searches.
@@ -275,12 +275,10 @@ async def measure(
     return sum(searches) / len(answered), sentences
 
 
-def inert_remark(threshold: float, evidence: str, *, fires: bool) -> str:
+def inert_remark(value: float, evidence: str, *, fires: bool) -> str:
     """Return a remark about a threshold that always or never fires."""
-    return (
-        f"the threshold {threshold:g} {'always' if fires else 'never'} fires: {evidence}; "
-        "`askance calibrate` finds one for this model."
-    )
+    how = "always" if fires else "never"
+    return f"the threshold {value:g} {how} fires: {evidence}; `askance calibrate` finds one for this model."
 
 
 def inert_before(method: Any, kept: KeptScores | None) -> str:

@@ -38,7 +38,7 @@ class GateResults:
     Attributes:
         models: The models that answered, as far as they were recorded.
         constants: The policies that need no signal: never, always, the better constant policy and the other
-            methods; last the better of both answers, which only a guess can reach.
+            methods; last the better of both answers, which is known only afterwards.
         gates, guards: Those that could be measured.
         lacking: The reason why a gate or guard could not be measured, by name.
         failures: The first error of each gate that failed for some questions, by name.
@@ -66,7 +66,7 @@ def measure_gates(
     guards: Mapping[str, Gate],
     only: Sequence[str] = (),
 ) -> GateResults:
-    """Return what every policy is worth on recorded outcomes.
+    """Measure every policy on recorded outcomes.
 
     Args:
         dev: The outcomes on which thresholds are chosen; empty for cross-validation.
@@ -143,7 +143,7 @@ def _questions(
 
 
 def _values(name: str, gate: Gate, signals: Sequence[Signals], problems: dict[str, str]) -> Numbers:
-    """Return the number of a gate for each question, and note the first problem of those that have none."""
+    """Return the number of a gate for each question, and note the first problem if some have none."""
     values = np.full(len(signals), nan)
     for at, each in enumerate(signals):
         try:
@@ -154,21 +154,19 @@ def _values(name: str, gate: Gate, signals: Sequence[Signals], problems: dict[st
             value, problem = each.numbers.get(name, nan), f"{missing}"
         except Exception as error:  # a gate may be somebody else's code
             value, problem = nan, f"{type(error).__name__}: {error}"
-        if isfinite(value):
-            values[at] = value
-        else:
+        values[at] = value
+        if not isfinite(value):
             problems.setdefault(name, problem)
     return values
 
 
 def _constants(questions: Questions, routers: Sequence[tuple[float, ...]]) -> list[Measured]:
     """Return the policies without a threshold."""
-    every = np.ones(len(routers))
     no_split = np.zeros((1, len(routers)), dtype=np.bool_)
     choices = {"never": no_split, "always": ~no_split, BETTER: better_always(questions)}
     rows = [measure_choice(name, questions, each, drafts=False) for name, each in choices.items()]
     others = [method for method in questions.scores if method not in (MEMORY, READ)]
-    rows += [measure_answers(each, questions, {each: every}) for each in others]
+    rows += [measure_answers(each, questions, {each: np.ones(len(routers))}) for each in others]
     if all(routers) and SEVERAL in others:
         ways = np.argmax(routers, axis=1)
         taken = {method: (ways == way) * 1.0 for way, method in enumerate((MEMORY, READ, SEVERAL))}

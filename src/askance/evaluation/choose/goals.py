@@ -88,10 +88,8 @@ class ScoreGoal:
         ordered = trials.comparable()
         allowed = [*filter(self._allows, ordered)] or [min(ordered, key=attrgetter("mean_searches"))]
         nets = np.array([trial.scores - self.price * trial.tokens / 1000 for trial in allowed])
-        best = max(
-            range(len(allowed)),
-            key=lambda index: (round(fmean(nets[index]), 12), -allowed[index].mean_searches),
-        )
+        means = nets.mean(axis=1).round(12).tolist()
+        best = max(range(len(allowed)), key=lambda index: (means[index], -allowed[index].mean_searches))
         chosen = resampled_means(nets, trials.engine.seed).argmax(axis=0)
         interval = percentile_interval([allowed[index].value for index in chosen])
         return Choice(allowed[best].value, interval, self._remark(trials.parameter.name, allowed, nets, best))
@@ -142,9 +140,7 @@ class SearchesGoal:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.wanted) or self.wanted < 0:
-            raise InputError(
-                f"searches per question: {self.wanted:g} is out of range; give a number of 0 or more."
-            )
+            raise InputError(f"searches per question: give a number of 0 or more, not {self.wanted:g}.")
 
     def __str__(self) -> str:
         return f"{self.wanted:g} searches per question"
@@ -173,10 +169,8 @@ class SearchesGoal:
         """Return the value that leads to the wanted number, or none with the reason."""
         ordered = _from_fewest(trials)
         values, means = [trial.value for trial in ordered], [trial.mean_searches for trial in ordered]
-        shown = [
-            f"{mean:.2f} ({trials.parameter.name}={value:g})"
-            for value, mean in zip(values, means, strict=True)
-        ]
+        pairs = zip(means, values, strict=True)
+        shown = [f"{mean:.2f} ({trials.parameter.name}={value:g})" for mean, value in pairs]
         is_met, index = self._is_met_by(ordered), bisect_left(monotone(means), self.wanted)
         if not is_met and not 0 < index < len(means):
             least, most = means.index(min(means)), means.index(max(means))
@@ -198,10 +192,8 @@ class SearchesGoal:
             remarks.append(
                 "an end of the interval is the last value tried: it may be wider. More questions narrow it."
             )
-        low, value, high = (
-            _rounded(each) for each in (ends[0], value_at(self.wanted, values, means), ends[1])
-        )
-        return Choice(value, (low, high), " ".join(remarks))
+        low, high = map(_rounded, ends)
+        return Choice(_rounded(value_at(self.wanted, values, means)), (low, high), " ".join(remarks))
 
     def _is_met_by(self, ordered: Sequence[Trial]) -> bool:
         return any(abs(trial.mean_searches - self.wanted) <= TOLERANCE for trial in ordered)

@@ -28,7 +28,7 @@ from askance.text.words import split_words
 
 Booleans = NDArray[np.bool_]
 Shares = Mapping[str, Numbers]
-"""For each method by name, in which share of the splits it is used for each question."""
+"""The fraction of the splits in which a method is used for each question, by the name of the method."""
 FOLDS, ORDERS = 10, 20
 POINTS = 100
 """The number of thresholds of a curve."""
@@ -71,7 +71,7 @@ class Questions:
         return np.asarray(self.tests.any(axis=0))
 
     def mean_shares(self, chosen: Booleans) -> Numbers:
-        """Return in which share of the splits that measure a question it is chosen.
+        """Return the fraction of the splits that measure a question in which it is chosen.
 
         Args:
             chosen: Whether a split chooses a question, of shape [splits, questions].
@@ -211,17 +211,13 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
         return np.asarray(np.sum(every, axis=0)[questions.measured])
 
     def minus(base: Numbers) -> MeanInterval:
-        one, other = (
-            {f"{at}": each for at, each in enumerate(of)} for of in (scores.tolist(), base.tolist())
-        )
-        return paired_difference(one, other)
+        columns = scores.tolist(), base.tolist()
+        return paired_difference(*({f"{at}": each for at, each in enumerate(column)} for column in columns))
 
     always = questions.mean_shares(better_always(questions))
     every = np.ones(len(always))
-    memory, read, better, scores = (
-        total(questions.scores, shares)
-        for shares in ({MEMORY: every}, {READ: every}, {MEMORY: 1 - always, READ: always}, taken)
-    )
+    policies = {MEMORY: every}, {READ: every}, {MEMORY: 1 - always, READ: always}, taken
+    memory, read, better, scores = (total(questions.scores, shares) for shares in policies)
     costs = (total(each, uses or taken).mean() for each in (questions.searches, questions.tokens))
     searches, tokens = (None if isnan(cost) else float(cost) for cost in costs)
     score, gain = mean_interval(scores.tolist()), scores - memory
@@ -242,14 +238,12 @@ def measure_answers(name: str, questions: Questions, taken: Shares, uses: Shares
 
 
 def _curve(values: Numbers, memory: Numbers, read: Numbers) -> tuple[CurvePoint, ...]:
-    """Return the mean score if the questions with the greatest numbers are searched for, for many shares."""
+    """Return mean scores if ever more questions are searched for, those with the greatest numbers first."""
     order = np.argsort(-values, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum((read - memory)[order])])
     counts = np.unique(np.linspace(0, len(values), POINTS + 1).round().astype(int))
-    return tuple(
-        CurvePoint(count / len(values), float(memory.mean() + sums[count] / len(values)))
-        for count in counts.tolist()
-    )
+    means = memory.mean() + sums / len(values)
+    return tuple(CurvePoint(count / len(values), float(means[count])) for count in counts.tolist())
 
 
 def routed(questions: Questions, columns: Sequence[Numbers]) -> Booleans:

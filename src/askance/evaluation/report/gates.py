@@ -1,4 +1,4 @@
-"""The tables and the chart of what gates, guards and other policies are worth."""
+"""The tables and the chart of gates, guards and other policies."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -23,11 +23,8 @@ _NOTE = (
 
 def gate_section(found: GateResults) -> Section:
     """Return all tables about the policies over one file of outcomes."""
-    how = (
-        f"thresholds chosen on {counted(found.num_to_choose)} of their own"
-        if found.num_to_choose
-        else f"thresholds by cross-validation, {FOLDS} folds, {ORDERS} orders"
-    )
+    how = f"by cross-validation, {FOLDS} folds, {ORDERS} orders"
+    how = f"chosen on {counted(found.num_to_choose)} of their own" if found.num_to_choose else how
     lacking = sorted(found.lacking.items(), key=itemgetter(1))
     remarks = [
         f"not possible, because {reason}: {', '.join(name for name, _ in names)}"
@@ -40,7 +37,8 @@ def gate_section(found: GateResults) -> Section:
     ]
     title = f"{found.name}, {counted(found.num_questions)}"
     models = f"model{'s' * (len(found.models) > 1)}: {', '.join(found.models)}; " if found.models else ""
-    return Section(title, [f"{models}metric: {found.metric}; {how}"], remarks, list(_tables(found)))
+    settings = f"{models}metric: {found.metric}; thresholds {how}"
+    return Section(title, [settings], remarks, list(_tables(found)))
 
 
 def _tables(found: GateResults) -> Iterator[ResultTable]:

@@ -1,1 +1,1 @@
-"""Gates: functions that say from signals about a question whether a search is worth it."""
+"""Gates: functions of signals about a question that decide whether a search is worth it."""

@@ -163,7 +163,7 @@ def best_score(signals: Signals) -> float:
 
 
 def score_gap(signals: Signals) -> float:
-    """Return by what share of the best passage's score the second is behind it."""
+    """Return the difference of the scores of the two best passages, divided by the best score."""
     best, second = (*_scores(signals), 0.0)[:2]
     return (best - second) / best if best else 0.0
 
@@ -198,7 +198,7 @@ def least_probability_gain(signals: Signals) -> float:
 def agreement(signals: Signals) -> float:
     """Return how many more of the answers sampled from memory agree with the new answer than with the old.
 
-    It is a share from −1 to 1. Answers agree if they are equal after normalisation.
+    The result is a fraction from −1 to 1. Answers agree if they are equal after normalisation.
     """
     samples = _samples(signals, 1)
     new, old = (normalise_answer(each.answer) for each in (_read(signals), signals.draft))
@@ -206,7 +206,7 @@ def agreement(signals: Signals) -> float:
 
 
 def support(signals: Signals) -> float:
-    """Return how much of the new answer the passages say, from 0 to 1."""
+    """Return the fraction of the new answer that the passages support, from 0 to 1."""
     return _read(signals).number("support")
 
 
