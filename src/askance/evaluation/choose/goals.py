@@ -140,7 +140,7 @@ class SearchesGoal:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.wanted) or self.wanted < 0:
-            raise InputError(f"searches per question: give a number of 0 or more, not {self.wanted:g}.")
+            raise InputError(f"searches per question: {self.wanted:g} is out of range; give 0 or more.")
 
     def __str__(self) -> str:
         return f"{self.wanted:g} searches per question"
