@@ -8,6 +8,7 @@ import pytest
 from askance.ask import Engine
 from askance.core.errors import InputError
 from askance.core.trace import Decided, Searched, Trace, WordSignal
+from askance.evaluation.choose.trials import decisive_scores
 from askance.methods.baselines import Single
 from askance.methods.dragin.method import Dragin
 from askance.methods.flare import Flare
@@ -67,6 +68,25 @@ def test_the_threshold_by_hand():
     assert budget.threshold == near(0.9)
     asked(budget.applied(engine), [0.9, 0.6, 0.3])
     assert budget.applied(engine).method.threshold == near(0.9)
+    enough = SearchBudget(3.0, Dragin(threshold=0.55))
+    for _ in range(10):
+        asked(enough.applied(engine), [0.9, 0.6, 0.3])
+    assert enough.threshold == near(0.45)  # 3 - 1 = 2 scores of a question, as there were
+
+
+def test_the_score_of_a_sentence_is_that_of_the_word_nearest_to_a_search():
+    trace, inf = Trace(), float("inf")
+    for threshold, values in (
+        (0.5, (0.1, 0.7, 0.3)),
+        (0.5, (inf, -inf)),
+        (0.6, (0.9,)),
+        (None, (0.9,)),
+        (0.5, ()),
+    ):
+        words = tuple(WordSignal("so", value, is_hit=False) for value in values)
+        trace.decide("retrieve", "keep", "", threshold=threshold, words=words)
+    for method, score in ((Dragin, 0.7), (Flare, 0.1)):
+        assert decisive_scores(trace, method.calibrated, 0.5) == (score,)
 
 
 @pytest.mark.parametrize(("method", "threshold"), [(Dragin(), 0.0), (Flare(), 1.0)])

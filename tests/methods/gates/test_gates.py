@@ -94,6 +94,8 @@ def test_guards_compare_both_answers():
     values = [GUARDS[name](signals) for name in GUARDS]
     assert [*GUARDS] == ["confidence_gain", "least_probability_gain", "agreement", "support"]
     assert values == near([1.0, 1 - 1 / e, 0.5, 0.5])
+    alone = Signals(memory=Written("Bonn", samples=("Kiel",)), read=read)
+    assert GUARDS["agreement"](alone) == 1
 
 
 @pytest.mark.parametrize("name", [*GATES, *GUARDS])

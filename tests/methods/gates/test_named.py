@@ -20,11 +20,12 @@ from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.search import TriggerMode
 from askance.methods.dragin.method import Dragin
-from askance.methods.gates.named import named_gate
 from askance.methods.gates.built_in import rind
+from askance.methods.gates.named import named_gate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.trace_file import read_trace
+from askance.text.linguistics import OWN
 from tests.asking import ask
 from tests.methods.gates.test_gates import GATES, GUARDS
 from tests.tolerances import near
@@ -128,6 +129,9 @@ def test_one_number_for_a_sentence_counts_for_its_last_content_word():
     (search,) = [each for each in result.trace.decisions if each.outcome == "search"]
     assert (search.signal, search.threshold, search.why) == ("mine", 1.0, "a word is above 1")
     assert dragin(GATES["largest_entropy"], threshold=None).theta == 0
+    no_content = replace(OWN, content_spans=lambda text: ())
+    result = run(dragin(GATES["flare"], search_first=False, linguistics=no_content), [DOUBTFUL, BONN])
+    assert {value for each in scores(result) for _, value in each} == {0}
 
 
 def failing(signals):
