@@ -44,6 +44,7 @@ TEXTS = {
     "Ingmar Bergman": "Ingmar Bergman was born in Uppsala in 1918. " * 5_000,
 }
 _FIRST, _METHODS, _SECONDS = "The quokka lives. ", "single,flare,dragin", 60
+_ASKED = "Where did Graham Greene die?"
 _OPTIONS = "continuation=1&logprobs=1&context=1000000&timeout=60"
 
 
@@ -122,7 +123,7 @@ def delays(served: ServedEngine, seconds: float, work: multiprocessing.Process |
     if work:
         work.start()
     with ThreadPoolExecutor(1) as user:
-        asked, answer = began, user.submit(served.ask, "Where is Perth?", "single", stream=True)
+        asked, answer = began, user.submit(served.ask, _ASKED, "single", stream=True)
         while (now := time.perf_counter()) - began < seconds and (not work or work.is_alive()):
             used = _cpu_seconds(served.process_id)
             connection = http.client.HTTPConnection(served.url.partition("//")[2].rstrip("/"))
@@ -131,7 +132,7 @@ def delays(served: ServedEngine, seconds: float, work: multiprocessing.Process |
             worst = max(worst, (time.perf_counter() - now, _cpu_seconds(served.process_id) - used))
             if answer.done():
                 first = max(first, answer.result().first - asked)
-                asked, answer = time.perf_counter(), user.submit(served.ask, "Why?", "single", stream=True)
+                asked, answer = time.perf_counter(), user.submit(served.ask, _ASKED, "single", stream=True)
             time.sleep(0.02)
         first = max(first, answer.result().first - asked)
     if work:

@@ -320,6 +320,20 @@ def test_a_text_beyond_the_requested_tokens_is_not_read(logprob, num_tokens):
     assert len(tracker.generation().text) <= 8 * 400
 
 
+def test_an_event_of_many_tokens_is_read_in_parts_between_which_others_have_their_turn():
+    entries = tuple(TokenLogprob(f" {number}", f" {number}".encode(), -0.1) for number in range(40))
+    event = ServerEvent("".join(entry.text for entry in entries), entries, "stop", has_choice=True)
+    parts = [*event.parts()]
+    assert [len(part.entries) for part in parts] == [16, 16, 8]
+    assert [part.text for part in parts] == [event.text, "", ""]
+    tracker = StopTracker(GenerateRequest(Raw(()), Sampling(max_tokens=50), key=()))
+    reader = StreamReader(Want(logprob=True), 0, tracker)
+    assert [reader.read(part) for part in parts] == [True] * 3
+    reader.end()
+    assert "".join(token.text for token in tracker.tokens) == event.text
+    assert [*ServerEvent("a").parts()] == [ServerEvent("a")]
+
+
 def test_tokens_without_a_text_are_bounded():
     aligner = TokenAligner()
     assert not list(aligner.add("é".encode(), [TokenLogprob(NONE, NONE.encode(), -0.1)] * 4096))

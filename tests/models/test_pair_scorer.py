@@ -62,7 +62,7 @@ def test_pairs_of_a_short_question_are_scored_between_those_of_a_long_one():
     scorer = ScriptedPairScorer()
 
     async def both():
-        await asyncio.gather(scorer.score_pairs([("long " * 1_000, "a")] * 3), scorer.score_pairs([PAIR] * 9))
+        await asyncio.gather(scorer.score_pairs([("long " * 2_000, "a")] * 3), scorer.score_pairs([PAIR] * 9))
 
     asyncio.run(both())
     assert [query == PAIR[0] for query, _ in scorer.pairs] == [False, *[True] * 9, False, False]

@@ -18,6 +18,7 @@ from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, has_room
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Span, untrusted
+from askance.methods.airrag.prompts import is_refusal
 from askance.methods.common import prompts
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
@@ -72,13 +73,15 @@ class DraftAgreement(WritesAnswer):
         return replace(answer, agreement=share)
 
     async def _write_drafts(self, state: GenerationState) -> list[tuple[str, str]]:
-        """Return drafts from memory, each with its short answer after normalisation."""
+        """Return drafts from memory, each with its short answer after normalisation, unless that is none."""
         question, model = state.question, state.run.model
         prompt = prompts.answer_prompt(model, question, layout=self.layout, template=self.prompts)
         sampling = Sampling(self.max_tokens, self.draft_temperature, stop=prompts.stops_of(prompt))
         drafts = await model.generate(GenerateRequest(prompt, sampling, n=self.drafts, key=("drafts",)))
         plain = [parse_markers(draft.text, question, state.run.trace).text for draft in drafts]
-        return [(text, normalise_answer(short_answer(text, question))) for text in plain]
+        shorts = [short_answer(text, question) for text in plain]
+        known = ["" if is_refusal(short) else normalise_answer(short) for short in shorts]
+        return list(zip(plain, known, strict=True))
 
     async def _search(self, state: GenerationState, texts: list[str]) -> str:
         """Append what is written from the passages of each round to `texts`, and return why that ends."""

@@ -43,7 +43,7 @@ class Flare(WritesAnswer):
     as_published: bool = parameter(False, "as in the paper: any token triggers, and any query is sent")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
-    searches: ClassVar[str] = "when a content word is improbable"
+    searches: ClassVar[str] = "when a word is improbable"
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
     calibrated: ClassVar[SearchParameter] = SearchParameter(
         "search_below", rises=True, belongs_to=("search_first", "as_published")

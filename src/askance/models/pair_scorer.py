@@ -15,7 +15,7 @@ from askance.core.types import Passage
 _TOKEN_CHARACTERS = 20
 """The number of characters for each token that are read of a text. Tokenizers truncate a pair by making all
 its parts, which takes gigabytes if both texts are long."""
-_TURN_CHARACTERS = 4_000
+_TURN_CHARACTERS = 8_000
 """The number of characters after which pairs of other questions get their turn."""
 
 

@@ -1,8 +1,8 @@
 """Parse the events of a streamed response, with every value validated."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Annotated, Any, Literal
@@ -21,6 +21,7 @@ TopLogprobs = tuple[tuple[str, float], ...]
 _Byte = Annotated[int, Field(ge=0, le=255)]
 _Logprob = Annotated[float, Field(ge=-1e6, le=1e-3), AfterValidator(partial(min, 0.0))]
 """A log-probability in nats. Servers round it, and some write -9999 for minus infinity."""
+_PART = 16
 _EntryLimit = Field(max_length=4_096)
 """The limit on the tokens of one event. Reading them keeps all other questions waiting."""
 
@@ -143,6 +144,13 @@ class ServerEvent:
     usage: ReportedUsage | None = None
     has_choice: bool = False
     thoughts: str = ""
+
+    def parts(self) -> "Iterator[ServerEvent]":
+        """Yield the event with its first 16 tokens, and then an event for each 16 of the others."""
+        entries = self.entries or ()
+        yield replace(self, entries=entries[:_PART]) if entries[_PART:] else self
+        for start in range(_PART, len(entries), _PART):
+            yield ServerEvent(entries=entries[start : start + _PART])
 
 
 def read_event(value: object) -> ServerEvent:

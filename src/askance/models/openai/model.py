@@ -173,9 +173,12 @@ class OpenaiModel(TextTokens):
             path = "/chat/completions" if isinstance(prompt, Chat) else "/completions"
             async with aclosing(self._connection.stream_json(path, body, self.options.timeout)) as values:
                 async for value in values:
-                    if not reader.read(read_event(value)):
+                    for part in read_event(value).parts():
+                        if not (is_read := reader.read(part)):
+                            break
+                        await asyncio.sleep(0)  # many events may arrive together; others have their turn
+                    if not is_read:
                         break
-                    await asyncio.sleep(0)  # many events may arrive together; others have their turn
             if not tracker.is_finished:
                 self._check_complete(reader)
                 reader.end()
