@@ -13,6 +13,7 @@ from askance.configuration.methods import make_method, method_class
 from askance.evaluation.choose.calibrate import KeptScores, inert_before
 from askance.models.scripted import Reply, ScriptedModel
 from tests.evaluation.choose.test_calibrate import PROBABILITIES, reply
+from tests.serve.served import serving
 from tests.tolerances import near
 
 DRAGIN, FLARE = method_class("dragin"), method_class("flare")
@@ -174,6 +175,27 @@ def test_a_calibration_that_does_not_fit_is_refused(typed, tmp_path, monkeypatch
         code, _, err = typed(ask)
         assert (code, "can't be read: remove it, and make another" in err) == (2, True)
     assert typed("ask 'Where is it?' --method flare")[0] == 0
+
+
+def test_a_request_uses_no_calibration_of_another_model(typed, sample_index, monkeypatch):
+    def asked(**options):
+        response = served.ask(model="askance/flare", askance=options)
+        return response.status_code, response.json().get("error", {}).get("message", "")
+
+    assert typed(QUICK)[0] == 0
+    settings, changed = {"models": {"answer": "scripted"}}, "scripted has changed since its calibration. Make"
+    with serving(sample_index, **settings) as served:
+        assert asked(search_below="60%") == (200, "")
+    monkeypatch.setattr(ScriptedModel, "fingerprint", "other weights")
+    with serving(sample_index, **settings) as served:
+        code, message = asked(search_below="60%")
+        assert (code, message[: len(changed)]) == (400, changed)
+        assert asked(search_below=0.6) == (200, "")
+    assert typed(f"{QUICK} --set as_published=true")[0] == 0
+    monkeypatch.setattr(ScriptedModel, "fingerprint", "the weights")
+    with serving(sample_index, method="flare", parameters={"search_below": "60%"}, **settings) as served:
+        assert asked(passages=1) == (200, "")
+        assert asked(as_published=True)[1].startswith(changed), "the calibration of another parameter"
 
 
 def test_a_calibration_that_stops_keeps_nothing(typed, tmp_path, monkeypatch):

@@ -158,6 +158,7 @@ def test_the_bundled_model_gets_what_was_measured_for_it(tmp_path):
             assert make_method("flare", model=spec) == make_method("flare", {**measured, **prompts[name]})
     assert changed("flare", {"search_below": 0.5}, "bundled", None)["search_below"] == 0.5
     assert "search_below" not in changed("flare", {"search_first": "no"}, "bundled", None)
+    assert "search_below" not in changed("flare", {"search_first": "auto"}, "bundled", None)
     assert changed("closed_book", {}, "bundled", None) == prompts["bundled"]
     for spec in ("scripted", "hf:bundled", "bundled:base?dtype=float32&adapter=mine"):
         assert changed("flare", {}, spec, None) == {}

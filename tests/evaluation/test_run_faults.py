@@ -19,6 +19,8 @@ import pytest
 
 from askance.cli.main import main as askance
 from askance.core.errors import ModelFailure
+from askance.evaluation.choose.outcomes import OUTCOMES
+from askance.evaluation.choose.signals import RECORDED
 from askance.evaluation.run.recorded_run import SETTINGS, RunWriter, read_run
 from askance.models.scripted import Reply, ScriptedModel
 from askance.storage.durable_files import unsealed_lines
@@ -33,7 +35,7 @@ answer = "scripted"
 [methods.closed_book]
 seeds = [0, 1]
 """
-NAMES = "eval", "retry", "grid", "judge", "report"
+NAMES = "eval", "retry", "grid", "judge", "report", "signals"
 
 
 @pytest.mark.parametrize("kind", ["stop", "error", "full"])
@@ -69,10 +71,10 @@ def content(folder: Path) -> dict[str, object]:
                 events = [event.type for event in run.trace(record)]
                 result = record.number, record.text, record.error, record.scores, record.usage.calls, events
                 found[f"{name} {record.id}"] = result
-        elif path.suffix == ".jsonl" and path.parent.name == "judged":
+        elif path.name == RECORDED or (path.suffix == ".jsonl" and path.parent.name == "judged"):
             for number, line in enumerate(unsealed_lines(path.read_bytes())[0]):
                 found[f"{name} {number}"] = line
-        elif path.suffix in (".html", ".json"):
+        elif path.suffix in (".html", ".json") or path.name == OUTCOMES:
             found[name] = re.sub(r"\d{4}-\d\d-\d\d", "DATE", path.read_text())
     return found
 
@@ -152,8 +154,8 @@ def commands(folder: Path) -> dict[str, list[object]]:
     rows = [{"id": town, "question": f"Which river is in {town}?", "answers": ["Rhine"]} for town in TOWNS]
     towns.write_text("".join(json.dumps(row) + "\n" for row in rows))
     grid.write_text(GRID.format(towns=towns))
-    asked = ["eval", "--dataset", f"jsonl:{towns}", "--method", "closed_book", "--model", "scripted"]
-    asked += ["--in-flight", 1]
+    options = ["--dataset", f"jsonl:{towns}", "--model", "scripted", "--in-flight", 1]
+    asked = ["eval", *options, "--method", "closed_book"]
     for name in NAMES:
         (folder / name / "before").mkdir(parents=True)
     retried = folder / "retry" / "before" / "run"
@@ -161,12 +163,16 @@ def commands(folder: Path) -> dict[str, list[object]]:
     write_long_answer(folder / "judge" / "before" / "long")
     write_long_answer(folder / "report" / "before" / "long")
     now = {name: folder / name / "now" for name in NAMES}
+    (folder / "rhine.txt").write_text("The Rhine flows through Bonn.")
+    in_child(lambda: call(folder / "err", "index", folder / "rhine.txt", "--out", folder / "index"))
+    recorded = ["signals", *options, "--samples", 0, "--index", folder / "index"]
     return {
         "eval": [*asked, "--out", now["eval"] / "new" / "run"],
         "retry": [*asked, "--retry-failures", "--metric", "f1", "--out", now["retry"] / "run"],
         "grid": ["grid", grid, "--in-flight", 1, "--out", now["grid"] / "runs"],
         "judge": ["judge", now["judge"] / "long", "--citations", "scripted"],
         "report": ["report", now["report"] / "long", "--out", now["report"] / "page.html"],
+        "signals": [*recorded, "--out", now["signals"] / "new"],
     }
 
 
@@ -184,6 +190,8 @@ def main(folder: Path, kind: str, first: int = 0, step: int = 0) -> None:
     ScriptedModel._reply = lambda self, shown, key: Reply("It is the Rhine.")
     add, flaws, num_trials, numbers = RunWriter.add, list[str](), 0, set[int]()
     for name, command in commands(folder).items():
+        if name == "signals" and kind != "full":
+            continue  # its parts are those of judge
         trial = Trial(folder / name, kind, command)
 
         def noted(writer, finished, note=trial.finished):

@@ -313,6 +313,21 @@ def test_a_follow_up_is_rewritten_from_the_messages():
     assert made.retriever.queries == [QUESTION]
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_small_talk_in_a_conversation_is_not_searched_for(is_streamed):
+    messages = [HumanMessage("Who directed it?"), AIMessage("Ingmar Bergman."), HumanMessage("Thanks!")]
+
+    async def said(made, messages):
+        if not is_streamed:
+            return (await AskanceRunnable(made).ainvoke(messages)).content
+        return "".join([chunk.content async for chunk in AskanceRunnable(made).astream(messages)])
+
+    talking, alone = engine("You are welcome."), engine(ANSWER)
+    assert asyncio.run(said(talking, messages)) == "You are welcome."
+    asyncio.run(said(alone, messages[2:]))
+    assert (talking.retriever.queries, alone.retriever.queries) == ([], ["Thanks!"])
+
+
 def test_the_answer_is_streamed():
     async def streamed():
         return [chunk async for chunk in AskanceRunnable(engine(ANSWER)).astream(QUESTION)]

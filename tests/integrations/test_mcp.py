@@ -80,13 +80,18 @@ def test_ask_answers_with_citations_and_search_finds_passages():
     assert [(each["id"], each["score"]) for each in hits] == [("p", 1.0)]
 
 
-def test_a_follow_up_is_rewritten():
+def test_a_follow_up_is_rewritten_and_small_talk_is_not_searched_for():
     server = make_server(engine(QUESTION, ANSWER))
     history = [{"question": "Who directed it?", "answer": "Ingmar Bergman."}]
     asked = call(server, "ask", question="Born where?", history=history).structured_content
     steps = call(server, "why", trace_id=asked["trace_id"]).structured_content["result"]
     assert [step["what"] for step in steps] == ["rewrite: rewritten", "retrieve: search", QUESTION]
     assert steps[2]["why"] == "Ingmar Bergman; Note"
+    talked = call(make_server(engine("You are welcome.")), "ask", question="Thanks!", history=history)
+    said = talked.structured_content
+    assert (said["answer"], said["searches"]) == ("You are welcome.", 0)
+    assert said["method"].startswith("closed_book(")
+    assert call(make_server(engine()), "ask", question="Thanks!").structured_content["searches"] == 1
 
 
 @pytest.mark.parametrize(

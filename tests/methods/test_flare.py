@@ -45,7 +45,7 @@ def test_a_word_that_can_not_trigger_has_a_value_of_1():
     assert [round(word.value, 2) for word in decision.words] == [0.3, 0.9, 0.2]
 
 
-@given(SENTENCES, st.booleans(), st.booleans())
+@given(SENTENCES, st.booleans(), st.sampled_from([True, False, "auto"]))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_traces_never_contradict_the_decisions(sentences, as_published, search_first):
     method = Flare(as_published=as_published, search_first=search_first, ask_short_answer=False)

@@ -107,6 +107,30 @@ def test_single_shows_as_many_passages_as_one_call_has_room_for():
     )
 
 
+@pytest.mark.parametrize("guard", ["support", "agreement"])  # agreement reads the question again, for samples
+def test_a_guarded_search_shows_the_passages_that_the_answer_from_memory_leaves_room_for(guard):
+    def asked(method, l_max, **changed):
+        made = make_method(method, {"ask_short_answer": False, "l_max": l_max, **changed})
+        return run(replace(made, prompts=BARE), ScriptedModel(lambda *_: " So the answer is Pisa."))
+
+    num_memory = 10 * (2 if guard == "agreement" else 1)
+    one, two = (num_read(asked("single", None, passages=num)) for num in (1, 2))
+    assert (num_read(asked("closed_book", None)), one, two) == (10, 18, 31)
+    for room, num_shown in ((9, None), (10, 0), (17, 0), (18, 1), (30, 1), (31, 2), (999, 3)):
+        result = asked(f"single(guard={guard})", num_memory + room)
+        (source,) = decided(result, "source")
+        is_short = source.why.startswith("there is no room for another answer: the next call reads 10 tokens")
+        assert (is_short, source.numbers == {}, result.answer.text) == (
+            num_shown is None, num_shown is None, "So the answer is Pisa.",
+        )  # fmt: skip
+        assert num_read(result) <= num_memory + room
+        if num_shown is not None:
+            shown = [event.prompt for event in result.trace.events if event.type == "generate"][-1]
+            assert shown.count("\n[") == num_shown
+    with pytest.raises(BudgetTooSmall, match=r"l_max=9 of method single: .* reads 10 .* nothing is written"):
+        asked(f"single(guard={guard})", 9)
+
+
 def test_room_is_what_window_and_every_allowance_leave():
     model = ScriptedModel(None, context_tokens=50)
     prompt = answer_prompt(model, QUESTION, template=BARE)

@@ -193,8 +193,9 @@ async def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int =
     """Return whether a call fits the model's context window and leaves `keep` tokens in the budget."""
     num_tokens = await model.count(prompt)
     has_budget = True
-    while has_budget and isinstance(model, BudgetedModel):
-        has_budget, model = model._ledger.fits(num_tokens + keep), model._model
+    while has_budget and isinstance(model, WrappedModel):
+        has_budget = not isinstance(model, BudgetedModel) or model._ledger.fits(num_tokens + keep)
+        model = model._model
     return has_budget and num_tokens + max_tokens <= model.context_tokens
 
 

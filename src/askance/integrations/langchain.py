@@ -23,7 +23,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from askance.ask import Engine, NoRetriever
-from askance.conversation import read_messages, with_rewriter
+from askance.conversation import engine_for, read_messages
 from askance.core.trace import Answered, AnyEvent, Committed, Searched
 from askance.core.types import Passage, Question
 
@@ -89,7 +89,7 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = with_rewriter(engine)
+        self._engine = engine
 
     def invoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **options: Any
@@ -110,9 +110,12 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
         async for chunk in self._atransform_stream_with_config(inputs(), self._chunks, config):
             yield chunk
 
+    def _engine_for(self, question: Question) -> Engine:
+        return engine_for(self._engine, question) if question.history else self._engine
+
     async def _answer(self, input: LanguageModelInput) -> AIMessage:
         question, ignored = read_question(input)
-        result = await self._engine.answer(question)
+        result = await self._engine_for(question).answer(question)
         event = result.trace.events[-1]
         assert isinstance(event, Answered)
         return AIMessage(result.answer.text, **_details(event, result.trace.events, ignored))
@@ -120,7 +123,7 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
     async def _chunks(self, inputs: AsyncIterator[LanguageModelInput]) -> AsyncIterator[AIMessage]:
         async for input in inputs:
             (question, ignored), events = read_question(input), list[AnyEvent]()
-            async for event in self._engine.stream(question):
+            async for event in self._engine_for(question).stream(question):
                 events.append(event)
                 if isinstance(event, Committed):
                     yield AIMessageChunk(content=event.text)

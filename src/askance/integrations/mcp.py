@@ -24,7 +24,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 
 from askance.ask import Engine, NoRetriever
-from askance.conversation import with_rewriter
+from askance.conversation import engine_for
 from askance.core.errors import AskanceError
 from askance.core.parameters import method_spec
 from askance.core.trace import Decided, Noted, Searched, Trace
@@ -119,7 +119,7 @@ class _Tools:
     """The tools of one engine, and the traces of its last answers."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = with_rewriter(engine)
+        self._engine = engine
         self._traces = OrderedDict[str, Trace]()
 
     async def ask(
@@ -128,13 +128,16 @@ class _Tools:
         """Answer a question from the documents, with citations.
 
         Args:
-            question: The question. It may refer to earlier turns if they are given.
+            question: The question. It may refer to earlier turns if they are given; small talk is then
+                answered from them.
             history: The earlier turns of the conversation, oldest first.
             where: A filter of the documents to search, such as 'year >= 2020 and type = "pdf"'.
         """
         turns = tuple(Demo(turn.question, turn.answer) for turn in history)
+        asked = Question("question", question, history=turns)
+        engine = engine_for(self._engine, asked) if history else self._engine
         try:
-            result = await self._engine.answer(Question("question", question, history=turns), where=where)
+            result = await engine.answer(asked, where=where)
         except AskanceError as error:
             raise ToolError(str(error)) from error
         trace_id = secrets.token_urlsafe(12)
@@ -148,7 +151,7 @@ class _Tools:
             short_answer="" if answer.abstained else answer.short,
             sources=[Source(*_source(number, passage)) for number, passage in cited],
             trace_id=trace_id,
-            method=str(method_spec(self._engine.method)),
+            method=str(method_spec(engine.method)),
             searches=usage.searches,
             prompt_tokens=usage.prompt_tokens,
             generated_tokens=usage.generated_tokens,

@@ -9,7 +9,9 @@ from typing import ClassVar
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
+from askance.core.token_ledger import NoRoom
 from askance.core.types import Hit, Prompt, Question
+from askance.methods.common.answer_text import PlainTrace
 from askance.methods.common.generation_state import WritesAnswer
 from askance.methods.common.prompts import answer_prompt, layout_needs
 from askance.methods.common.search import (
@@ -19,9 +21,8 @@ from askance.methods.common.search import (
     search_for,
     search_to_fit,
 )
-from askance.methods.common.token_limit import answer_within_limit
 from askance.methods.gates.named import NUM_SAMPLES, GateParameter, WatchedModel, want_of
-from askance.methods.gates.signals import Signals, Written
+from askance.methods.gates.signals import Signals
 from askance.text.answers import AnswerEnd, SentenceEnd
 
 
@@ -51,7 +52,8 @@ class Single(WritesAnswer):
 
     With `l_max`, this is the vanilla RAG of Feng et al. 2025 (AirRAG): a single call whose prompt shows as
     many of the best passages as fit. `passages` also limits their number, unless it is 0. With a `guard`, the
-    answer of `closed_book` is written first, and stands unless the guard's number is above `guard_threshold`.
+    answer of `closed_book` is written first, and stands unless the guard's number is above `guard_threshold`,
+    or if `l_max` has no room for another answer.
     """
 
     passages: int = parameter(
@@ -75,15 +77,21 @@ class Single(WritesAnswer):
             return await self._read(question, run)
         guard, want = self.guard, want_of((run.model.signals - {"attention"}) | self.guard.signals)
 
-        async def watch(method: ClosedBook | Single, num_samples: int) -> tuple[Answer, Written]:
-            watched = WatchedModel(run.model, want)
-            inner = replace(run, models={**run.models, "answer": watched}, trace=run.trace.aside())
-            answer = await answer_within_limit(replace(method, l_max=None), question, inner)
-            return answer, await watched.written(answer, question, num_samples)
+        async def watch(method: ClosedBook | Single) -> tuple[Answer, WatchedModel]:
+            watched, trace = WatchedModel(run.model, want), PlainTrace(run.trace.aside(), question)
+            models = {**run.models, "answer": watched}
+            return await method.answer(question, replace(run, models=models, trace=trace)), watched
 
         same = {each.name: getattr(self, each.name) for each in fields(ClosedBook)}
-        memory, draft = await watch(ClosedBook(**same), NUM_SAMPLES * guard.needs_samples)
-        read, written = await watch(replace(self, guard=None), 0)
+        memory, watched = await watch(ClosedBook(**same))
+        try:
+            draft = await watched.written(memory, question, NUM_SAMPLES * guard.needs_samples)
+            read, watched = await watch(replace(self, guard=None))
+        except NoRoom as reason:
+            run.trace.decide("source", "memory", f"there is no room for another answer: {reason}")
+            run.trace.commit(memory.text)
+            return memory
+        written = await watched.written(read, question)
         number = float(max(guard.values(Signals(question.text, draft, written)).flat, default=0.0))
         is_read = number > self.guard_threshold
         why = f"{guard.name} is {number:.3g}, {'' if is_read else 'not '}above {self.guard_threshold:g}: "

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
@@ -23,7 +23,9 @@ class Flare(WritesAnswer):
     one of its content words has a probability of at most `search_below` (the paper's theta), the tokens above
     `mask_below` (beta) become the query. The passages found replace those in the prompt, and the sentence is
     generated again. The method stops once the text states its answer, or when the model repeats a sentence.
-    With `as_published`, any word may trigger a search, and any query is sent.
+    With `as_published`, any word may trigger a search, and any query is sent. With `search_first=auto`, the
+    first sentence is drafted from memory; if it is in doubt, it is dropped, and the method continues as after
+    a first search.
     """
 
     passages: int = parameter(2, "number of passages per search", at_least=1)
@@ -35,7 +37,9 @@ class Flare(WritesAnswer):
     )
     look_ahead_tokens: int = parameter(64, "maximum number of tokens of one sentence", at_least=1)
     max_tokens: int = parameter(256, "maximum number of new tokens of the answer", at_least=1)
-    search_first: bool = parameter(True, "search for the question before the first sentence")
+    search_first: bool | Literal["auto"] = parameter(
+        True, "search for the question first; auto: only if a first sentence from memory is in doubt"
+    )
     as_published: bool = parameter(False, "as in the paper: any token triggers, and any query is sent")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
@@ -48,12 +52,16 @@ class Flare(WritesAnswer):
     async def answer(self, question: Question, run: Run) -> Answer:
         state, earlier = self.start(question, run), set[str]()
         want, until = Want(logprob=True), SentenceEnd()
-        if self.search_first:
+        if self.search_first is True:
             await state.search_first(self.passages)
-        for step in state.rounds(self.max_tokens):
+        for step in state.rounds(self.max_tokens + 1):  # the first draft may be dropped
             room = min(self.look_ahead_tokens, state.tokens_left)
             sentence = await state.write(room, ("look_ahead", step), want, until)
-            decision = self._decide(state, state.scorable(sentence))
+            from_memory = self.search_first == "auto" and not step
+            decision = self._decide(state, state.scorable(sentence), question.text if from_memory else "")
+            if decision.query and from_memory:
+                state.show_passages(await state.search(decision, self.passages))
+                continue
             if decision.query and (hits := await state.search(decision, self.passages)):
                 state.show_passages(hits)
                 with run.trace.because(decision):
@@ -65,11 +73,14 @@ class Flare(WritesAnswer):
                 state.keep_piece(sentence)
         return await state.finish()
 
-    def _decide(self, state: GenerationState, sentence: Generation) -> Decided:
+    def _decide(self, state: GenerationState, sentence: Generation, first_query: str) -> Decided:
         """Decide whether a sentence triggers a search, and record the decision in the trace.
 
         The value of a word is the probability of its least probable token. Words that can't trigger a search
         have a value of 1. White space belongs to no word.
+
+        Args:
+            first_query: The query of a first search, which any question makes; otherwise an empty string.
         """
         tokens, words = sentence.tokens, token_words(sentence.tokens)
         kind, judged = "token", list(enumerate(words))
@@ -82,9 +93,10 @@ class Flare(WritesAnswer):
             for at, word in enumerate(words)
         )
         least, is_doubtful = min(values.values(), default=1.0), any(word.is_hit for word in signals)
-        query = masked(tokens, self.mask_below) if is_doubtful else ""
-        must_check = is_doubtful and not (self.as_published and query)
+        query = (first_query or masked(tokens, self.mask_below)) if is_doubtful else ""
+        must_check = is_doubtful and not (first_query or (self.as_published and query))
         obstacle = state.obstacle_to(query) if must_check else ""
+        kind += " of the first sentence, from memory," if first_query else ""
         why = f"the least probable {kind} has {least:.2f}, {'not ' * is_doubtful}above {self.search_below:g}"
         why += f", but {obstacle}" if obstacle else ""
         if not values:

@@ -8,11 +8,12 @@ from typing import Any
 
 from askance.ask import Engine
 from askance.configuration.catalogue import METHODS, NAMES
-from askance.configuration.methods import make_method
+from askance.configuration.methods import make_method, with_members
 from askance.configuration.settings import EngineConfig
+from askance.configuration.thresholds import check_fingerprint
 from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import known_names
-from askance.core.parameters import name_of
+from askance.core.parameters import RELATIVE, name_of
 from askance.core.ports import Method
 from askance.serve.search_budget import SearchBudget
 
@@ -69,6 +70,7 @@ class Engines:
             UnknownName: The method or a parameter is unknown.
             ParameterError: A value has the wrong type, is out of range, or could name a file of the server.
             MissingAbility: The models, the index or the encoder do not meet the method's needs.
+            InputError: A threshold is relative to no calibration, or to that of another model.
         """
         name, budget = self.method_name(model), self._budget
         engine = self._made(name, json.dumps(parameters, sort_keys=True))
@@ -97,6 +99,7 @@ class Engines:
         if name == self.default:
             if not parameters:
                 return engine
+            text += f"{config.method} {config.parameters}"
             prompts = None if "prompts" in parameters else config.prompts
             method = make_method(
                 config.method or name,
@@ -107,6 +110,8 @@ class Engines:
             )
         else:
             method = make_method(name, parameters, model=config.answer_spec)
+        if RELATIVE.search(text):
+            check_fingerprint(with_members(method), engine, config.answer_spec)
         roles = method.needs.asked_roles
         models = {role: model for role, model in engine.models.items() if role in roles}
         stored = {**engine.config, "method": name, "parameters": parameters}

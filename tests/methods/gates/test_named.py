@@ -20,6 +20,7 @@ from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.search import TriggerMode
 from askance.methods.dragin.method import Dragin
+from askance.methods.flare import Flare
 from askance.methods.gates.built_in import rind
 from askance.methods.gates.named import named_gate
 from askance.models.scripted import Reply, ScriptedModel
@@ -195,8 +196,10 @@ def test_auto_searches_for_the_question_only_if_a_sentence_from_memory_is_in_dou
     texts = ["true", "yes", "false", "auto", True, "auto"]
     read = [make_method("dragin", {"search_first": each}).search_first for each in texts]
     assert read == [True, True, False, "auto", True, "auto"]
+    for method in (Dragin, Flare):
+        shown = parameter_schema(method)["properties"]["search_first"]
+        assert shown["anyOf"] == [{"type": "boolean"}, {"const": "auto", "type": "string"}]
     shown = parameter_schema(Dragin)["properties"]
-    assert shown["search_first"]["anyOf"] == [{"type": "boolean"}, {"const": "auto", "type": "string"}]
     assert shown["trigger"]["anyOf"][1] == parameter_schema(Single)["properties"]["guard"]["anyOf"][0]
 
 

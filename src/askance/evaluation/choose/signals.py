@@ -20,13 +20,15 @@ from askance.core.trace import Searched
 from askance.core.types import GenerateRequest, Key, Prompt, Question, Sampling, Span, untrusted
 from askance.evaluation.choose.outcomes import MEMORY, OUTCOMES, READ
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.result_file import open_results, work_through
+from askance.evaluation.run.result_file import KEPT, open_results, os_errors_as_run_errors, work_through
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.prompts import Layout, chat_turns, in_layout, label_probabilities
 from askance.methods.gates.named import TOKEN_SIGNALS, WatchedModel, want_of
 from askance.storage.durable_files import write_atomically
 from askance.text.linguistics import entity_spans
 
+RECORDED = "recorded.jsonl"
+"""The file of what is recorded so far, from which the outcomes are made."""
 Row = dict[str, Any]
 _ROW: TypeAdapter[Row] = TypeAdapter(Row)
 _IS_TRUE = "\nIs the proposed answer true or false?", "\nIt is"
@@ -171,7 +173,7 @@ async def record_signals(
         ModelSpecError, MissingAbility: The model can't answer any question.
     """
     failures = dict[str, str]()
-    with open_results(folder / "recorded.jsonl", header, _ROW) as (results, append):
+    with open_results(folder / RECORDED, header, _ROW) as (results, append):
         asked = {each.question.id: (each.question.text, list(each.golds)) for each in examples}
         done = {row["id"]: row for row in results if asked.get(row["id"]) == (row["question"], row["gold"])}
         left = [each for each in examples if each.question.id not in done]
@@ -198,5 +200,6 @@ async def record_signals(
             first = next(iter(failures.values()))
             raise AllFailed(f"no question could be recorded; the first error: {first}")
         rows = (done[each.question.id] for each in examples if each.question.id in done)
-        write_atomically(folder / OUTCOMES, "".join(f"{json_line(row)}\n" for row in rows))
+        with os_errors_as_run_errors(f"write {folder / OUTCOMES}", KEPT):
+            write_atomically(folder / OUTCOMES, "".join(f"{json_line(row)}\n" for row in rows))
     return failures
