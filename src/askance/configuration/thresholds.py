@@ -107,7 +107,8 @@ def calibrate_quickly(
 
     def on_first(calls: int, seconds: float) -> None:
         left = seconds * (len(examples) - 1)
-        note("calibration", f"{what}: about {calls * len(examples)} model calls and {left:.0f} s more.")
+        end = ", too long to go on unasked" if left > most_seconds else ""
+        note("calibration", f"{what}: about {calls * len(examples)} model calls and {left:.0f} s more{end}.")
         if left > most_seconds:
             raise AskanceError("this takes too long.")
 
