@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from askance.ask import Engine
 from askance.configuration.evaluation import read_dataset
-from askance.core.errors import AskanceError, InputError, about
+from askance.core.errors import AskanceError, InputError, ThresholdError, about
 from askance.core.notes import doing, note
 from askance.core.parameters import changed_parameters, name_of, search_parameter
 from askance.core.ports import Method, language_model
@@ -75,17 +75,17 @@ def kept_scores(method: Method, model: str) -> KeptScores:
     """Return the scores kept for a method.
 
     Raises:
-        InputError: There are none, or the file can't be read. The message has the command that makes them.
+        ThresholdError: There are none, or the file can't be read. The message says how to make them.
     """
     path = _path(key := key_of(method, model))
     try:
         with path.open("rb") as file:
             return KeptScores.model_validate_json(file.read(_MOST_BYTES))
     except FileNotFoundError:
-        raise InputError(f"no calibration is kept. Make one: {command(key)}") from None
+        raise ThresholdError(f"no calibration is kept. Make one: {command(key)}") from None
     except (OSError, ValidationError) as error:
         remedy = f"remove it, and make another: {command(key)}"
-        raise InputError(f"the calibration {path} can't be read: {remedy}") from error
+        raise ThresholdError(f"the calibration {path} can't be read: {remedy}") from error
 
 
 def calibrate_quickly(
@@ -127,11 +127,12 @@ def calibrate_quickly(
 
 
 def check_fingerprint(methods: Iterable[Method], engine: Engine, model: str) -> None:
-    """Raise `InputError` if kept scores are those of another model with the same name."""
+    """Raise `ThresholdError` if kept scores are those of another model with the same name."""
     for method in methods:
         kept = _scores_for(method, model)
         if kept and kept.fingerprint != language_model(engine.models["answer"]).fingerprint:
-            raise InputError(f"{model} has changed since its calibration. Make another: {command(kept.key)}")
+            remedy = f"Make another: {command(kept.key)}"
+            raise ThresholdError(f"{model} has changed since its calibration. {remedy}")
 
 
 def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_flight: int) -> None:

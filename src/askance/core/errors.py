@@ -4,6 +4,7 @@
     ├── InputError               exit code 2: the user's input can't be used
     │   ├── UnknownName          an unknown method, model, parameter …; suggests the nearest name
     │   ├── ParameterError       a parameter of the wrong type or out of range
+    │   ├── ThresholdError       a threshold relative to no usable calibration
     │   ├── ConfigError          an unreadable configuration, or one of a newer version
     │   ├── PresetError          an unreadable preset, or one without the method
     │   ├── QuestionError        an empty or invalid question
@@ -114,6 +115,20 @@ class UnknownName(InputError):
 
 class ParameterError(InputError):
     """A parameter of the wrong type or out of range."""
+
+
+class ThresholdError(InputError):
+    """A threshold that is relative to no usable calibration.
+
+    Attributes:
+        brief: The message for clients of a server, without its files and models.
+    """
+
+    def __init__(
+        self, message: str, brief: str = "no calibration of this server's model is kept: give a number."
+    ) -> None:
+        super().__init__(message)
+        self.brief = brief
 
 
 class ConfigError(InputError):

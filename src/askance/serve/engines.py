@@ -11,7 +11,7 @@ from askance.configuration.catalogue import METHODS, NAMES
 from askance.configuration.methods import make_method, with_members
 from askance.configuration.settings import EngineConfig
 from askance.configuration.thresholds import check_fingerprint
-from askance.core.errors import InputError, ParameterError, UnknownName, about
+from askance.core.errors import InputError, ParameterError, ThresholdError, UnknownName, about
 from askance.core.extensions import known_names
 from askance.core.parameters import RELATIVE, name_of
 from askance.core.ports import Method
@@ -73,7 +73,11 @@ class Engines:
             InputError: A threshold is relative to no calibration, or to that of another model.
         """
         name, budget = self.method_name(model), self._budget
-        engine = self._made(name, json.dumps(parameters, sort_keys=True))
+        try:
+            engine = self._made(name, json.dumps(parameters, sort_keys=True))
+        except ThresholdError as error:  # its message has paths of the server
+            with about(error.setting):
+                raise InputError(error.brief) from error
         if budget is not None and name == self.default and budget.parameter.name not in parameters:
             engine = budget.applied(engine)
         return engine if seed is None else replace(engine, seed=seed)

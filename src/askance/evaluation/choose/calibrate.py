@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from askance.ask import Engine
-from askance.core.errors import AskanceError, InputError
+from askance.core.errors import AskanceError, InputError, ThresholdError
 from askance.core.parameters import (
     RELATIVE,
     SearchParameter,
@@ -209,7 +209,7 @@ class KeptScores(BaseModel):
             interval of the fraction of as many other questions for which it fires.
 
         Raises:
-            InputError: The percentile is not from 0 to 100, or no threshold leads to so many searches.
+            ThresholdError: The percentile is not from 0 to 100, or no threshold leads to so many searches.
         """
         (text, unit), (always, never) = RELATIVE.findall(wanted)[0], firing_ends(method)
         number, num, sign = float(text), len(self.sentences), -1.0 if always > never else 1.0
@@ -220,7 +220,8 @@ class KeptScores(BaseModel):
         if unit == "%":
             low, high, level, scores = 0.0, 100.0, number / 100, scores.max(axis=1, keepdims=True)
         if not low <= number <= high:
-            raise InputError(f"{wanted}: give {low:.4g}{unit} to {high:.4g}{unit} ({self.source}).")
+            brief = f"{wanted}: give {low:.4g}{unit} to {high:.4g}{unit}"
+            raise ThresholdError(f"{brief} ({self.source}).", f"{brief}.")
         if level == 1 or number == (0 if unit == "%" else high):
             value, share = (never, 0.0) if level == 1 else (always, 1.0)
             return value, (value, value), (share, share)
