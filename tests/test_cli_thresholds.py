@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,6 +55,17 @@ def test_the_share_of_other_questions_lies_in_its_interval():
         inside += low <= np.mean(random.exponential(size=30) > value) <= high
     assert 90 <= inside <= 99
     assert kept((), (2.0,), ()).find("50%", DRAGIN)[0] == 0
+
+
+def test_a_threshold_alone_is_not_resampled_and_resampling_is_bounded_in_memory(monkeypatch):
+    many = kept(*[(0.1, 0.2, 0.3, 0.4, 0.5)] * 400)
+    tracemalloc.start()
+    value = many.find("2/question", DRAGIN)[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000, "2,000 draws of 2,000 scores are 32 MB"
+    monkeypatch.setattr(np.random, "default_rng", None)
+    assert many.threshold("2/question", DRAGIN) == value
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def number_of(cls: type[Any], name: str, text: str, values: Mapping[str, Any], m
         if own is None or own.name != name:
             known = f"{name_of(cls)} has none" if own is None else f"that of {name_of(cls)} is {own.name}"
             raise InputError(f"{name}={text}: only a threshold can be given so, and {known}.")
-        return kept_scores(cls(**values), model).find(text, cls)[0]
+        return kept_scores(cls(**values), model).threshold(text, cls)
 
 
 def key_of(method: Method, model: str) -> str:

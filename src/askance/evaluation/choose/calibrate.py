@@ -4,7 +4,7 @@ All goals share one loop: the goal proposes the next value, all questions are an
 the goal chooses a value from the table of trials.
 
 A threshold can also be found from a single trial, in which it never fires (`measure`): one that is given as a
-percentile or as a number of searches per question is a quantile of the scores (`KeptScores.find`).
+percentile or as a number of searches per question is a quantile of the scores (`KeptScores.threshold`).
 """
 
 import math
@@ -31,11 +31,13 @@ from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.choose.trials import Interval, OnProgress, Trials
 from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, percentile_interval
+from askance.methods.gates.signals import Numbers
 
 MAX_TRIALS = 7
 LEAST_DECISIONS = 20
 """The least number of decisions by which a threshold is judged to always or never fire."""
-_RESAMPLES = 2000
+_RESAMPLES, _MOST_DRAWN = 2000, 100_000
+"""The number of resamples, and the number of scores that are drawn at once."""
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -201,37 +203,55 @@ class KeptScores(BaseModel):
         """The mean number of searches per question if every sentence is searched for."""
         return self.searches + sum(map(len, self.sentences)) / len(self.sentences)
 
-    def find(self, wanted: str, method: type[Any]) -> tuple[float, Interval, Interval]:
+    def threshold(self, wanted: str, method: type[Any]) -> float:
         """Return the threshold of a method that leads to what is wanted (see `RELATIVE`).
-
-        Returns:
-            The threshold, its 95 % interval from resampling the questions, and, for a percentile, the 95 %
-            interval of the fraction of as many other questions for which it fires.
 
         Raises:
             ThresholdError: The percentile is not from 0 to 100, or no threshold leads to so many searches.
         """
+        scores, level = self._scores_and_level(wanted, method)
+        always, never = firing_ends(method)
+        if level in (0, 1):
+            return never if level else always
+        return (-1 if always > never else 1) * float(np.quantile(scores, level))
+
+    def find(self, wanted: str, method: type[Any]) -> tuple[float, Interval, Interval]:
+        """Return a threshold with its uncertainty (see `threshold`).
+
+        Returns:
+            The threshold, its 95 % interval from resampling the questions, and, for a percentile, the 95 %
+            interval of the fraction of as many other questions for which it fires.
+        """
+        value, (scores, level) = self.threshold(wanted, method), self._scores_and_level(wanted, method)
+        if level in (0, 1):
+            return value, (value, value), (1 - level, 1 - level)
+        always, never = firing_ends(method)
+        random, num, sign = np.random.default_rng(0), len(scores), -1 if always > never else 1
+        rows = max(1, _MOST_DRAWN // scores.size)
+        sizes = [min(rows, _RESAMPLES - done) for done in range(0, _RESAMPLES, rows)]
+        draws = (scores[random.integers(num, size=(size, num))].reshape(size, -1) for size in sizes)
+        interval = percentile_interval(sign * np.hstack([np.quantile(each, level, axis=1) for each in draws]))
+        # The share of a population beyond an order statistic has a beta distribution.
+        shares = random.beta((1 - level) * (num - 1) + 1, level * (num - 1) + 1, size=_RESAMPLES)
+        shares = random.binomial(num, shares) / num  # of as many other questions
+        return value, interval, percentile_interval(shares)
+
+    def _scores_and_level(self, wanted: str, method: type[Any]) -> tuple[Numbers, float]:
+        """Return scores of shape [questions, sentences], and the quantile of them that is the threshold.
+
+        A greater score is nearer to a search. Level 0 stands for always searching, and 1 for never.
+        """
         (text, unit), (always, never) = RELATIVE.findall(wanted)[0], firing_ends(method)
-        number, num, sign = float(text), len(self.sentences), -1.0 if always > never else 1.0
+        number, sign = float(text), -1 if always > never else 1
         width = max(map(len, self.sentences)) or 1
-        padded = [[*scores, *[always] * (width - len(scores))] for scores in self.sentences]
-        scores = sign * np.array(padded)  # a greater score is nearer to a search
+        scores = sign * np.array([[*scores, *[always] * (width - len(scores))] for scores in self.sentences])
         low, high, level = self.searches, self.most_searches, 1 - (number - self.searches) / width
         if unit == "%":
             low, high, level, scores = 0.0, 100.0, number / 100, scores.max(axis=1, keepdims=True)
         if not low <= number <= high:
             brief = f"{wanted}: give {low:.4g}{unit} to {high:.4g}{unit}"
             raise ThresholdError(f"{brief} ({self.source}).", f"{brief}.")
-        if level == 1 or number == (0 if unit == "%" else high):
-            value, share = (never, 0.0) if level == 1 else (always, 1.0)
-            return value, (value, value), (share, share)
-        random = np.random.default_rng(0)
-        draws = scores[random.integers(num, size=(_RESAMPLES, num))].reshape(_RESAMPLES, -1)
-        interval = percentile_interval(sign * np.quantile(draws, level, axis=1))
-        # The share of a population beyond an order statistic has a beta distribution.
-        shares = random.beta((1 - level) * (num - 1) + 1, level * (num - 1) + 1, size=_RESAMPLES)
-        shares = random.binomial(num, shares) / num  # of as many other questions
-        return sign * float(np.quantile(scores, level)), interval, percentile_interval(shares)
+        return scores, 0.0 if unit != "%" and number == high > low else level
 
 
 def firing_ends(method: type[Any]) -> Interval:
