@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import tracemalloc
 from types import SimpleNamespace
 
@@ -189,7 +190,17 @@ def test_a_calibration_that_does_not_fit_is_refused(typed, tmp_path, monkeypatch
     assert typed("ask 'Where is it?' --method flare")[0] == 0
 
 
-def test_a_request_uses_no_calibration_of_another_model(typed, sample_index, monkeypatch):
+def test_a_member_with_a_number_needs_no_calibration_of_this_model(typed, monkeypatch):
+    assert typed(QUICK)[0] == 0
+    monkeypatch.setattr(ScriptedModel, "fingerprint", "other weights")
+    assert typed(f"{QUICK} --set search_first=false")[0] == 0
+    members = "a=flare(search_below=70%,search_first=false),b=flare(search_below={})"
+    ask = f"ask 'Where is it?' --method 'blender({members})'"
+    assert typed(ask.format(0.3))[0] == 0
+    assert "scripted has changed since its calibration" in typed(ask.format("70%"))[2]
+
+
+def test_a_request_uses_no_calibration_of_another_model(typed, sample_index, monkeypatch, tmp_path):
     def asked(**options):
         response = served.ask(model="askance/flare", askance=options)
         return response.status_code, response.json().get("error", {}).get("message", "")
@@ -211,6 +222,9 @@ def test_a_request_uses_no_calibration_of_another_model(typed, sample_index, mon
     with serving(sample_index, method="flare", parameters={"search_below": "60%"}, **settings) as served:
         assert asked(passages=1) == (200, "")
         assert asked(as_published=True) == (400, changed), "the calibration of another parameter"
+        shutil.rmtree(tmp_path / "cache/thresholds")
+        assert asked(passages=2) == (200, ""), "the threshold of the server stays"
+        assert asked(search_below="60%") == (400, changed)
 
 
 def test_a_calibration_that_stops_keeps_nothing(typed, tmp_path, monkeypatch):

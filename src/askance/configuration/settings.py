@@ -376,10 +376,10 @@ class EngineConfig:
             abstaining=None if self.abstain_below is None else build.open_abstaining(self.abstain_below),
             is_strict=self.strict,
         )
-        if RELATIVE.search(f"{self.method} {self.parameters}"):
+        if RELATIVE.search(settings := f"{self.method} {self.parameters}"):
             from askance.configuration.thresholds import check_fingerprint
 
-            check_fingerprint(with_members(method), engine, self.answer_spec)
+            check_fingerprint(with_members(method), engine, self.answer_spec, settings)
         return engine
 
     def stored(self) -> dict[str, Any]:

@@ -22,11 +22,11 @@ from askance.ask import Engine
 from askance.configuration.evaluation import read_dataset
 from askance.core.errors import AskanceError, InputError, ThresholdError, about
 from askance.core.notes import doing, note
-from askance.core.parameters import changed_parameters, name_of, search_parameter
+from askance.core.parameters import RELATIVE, changed_parameters, name_of, search_parameter
 from askance.core.ports import Method, language_model
 from askance.core.safe_text import json_line
 from askance.core.spec import call_spec
-from askance.evaluation.choose.calibrate import KeptScores, inert_before, measure
+from askance.evaluation.choose.calibrate import KeptScores, choose_parameter, inert_before, measure
 from askance.models.bundled import cache_folder
 from askance.storage.durable_files import checksum
 from askance.storage.trace_file import write_file
@@ -126,11 +126,20 @@ def calibrate_quickly(
     return kept
 
 
-def check_fingerprint(methods: Iterable[Method], engine: Engine, model: str) -> None:
-    """Raise `ThresholdError` if kept scores are those of another model with the same name."""
+def check_fingerprint(methods: Iterable[Method], engine: Engine, model: str, settings: str) -> None:
+    """Check that the model has the weights by whose kept scores a threshold was found.
+
+    Args:
+        settings: The text of the methods' settings, which has the relative thresholds.
+
+    Raises:
+        ThresholdError: The scores are those of another model with the same name.
+    """
     for method in methods:
         kept = _scores_for(method, model)
-        if kept and kept.fingerprint != language_model(engine.models["answer"]).fingerprint:
+        if kept is None or not _is_found(method, kept, settings):
+            continue
+        if kept.fingerprint != language_model(engine.models["answer"]).fingerprint:
             remedy = f"Make another: {command(kept.key)}"
             raise ThresholdError(f"{model} has changed since its calibration. {remedy}")
 
@@ -160,6 +169,15 @@ def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_fli
                 note("threshold", f"{value} was not calibrated for {model}. To do so: {command(key)}")
         if remark := inert_before(method, kept):
             note("threshold", remark)
+
+
+def _is_found(method: Method, kept: KeptScores, settings: str) -> bool:
+    """Return whether the threshold of a method is that of a relative one in a text."""
+    cls, found = type(method), set[float]()
+    for wanted in RELATIVE.finditer(settings):
+        with suppress(InputError):  # it may be out of the range of this member
+            found.add(kept.threshold(wanted[0], cls))
+    return getattr(method, choose_parameter(cls, None).name) in found
 
 
 def _scores_for(method: Method, model: str) -> KeptScores | None:

@@ -13,8 +13,9 @@ from askance.configuration.settings import EngineConfig
 from askance.configuration.thresholds import check_fingerprint
 from askance.core.errors import InputError, ParameterError, ThresholdError, UnknownName, about
 from askance.core.extensions import known_names
-from askance.core.parameters import RELATIVE, name_of
+from askance.core.parameters import RELATIVE, is_relative, name_of, search_parameter
 from askance.core.ports import Method
+from askance.core.spec import parse_method
 from askance.serve.search_budget import SearchBudget
 
 PREFIX = "askance/"
@@ -103,11 +104,12 @@ class Engines:
         if name == self.default:
             if not parameters:
                 return engine
-            text += f"{config.method} {config.parameters}"
+            in_force = {**config.parameters, **self._kept_threshold(parameters), **parameters}
+            text = f"{config.method} {in_force}"
             prompts = None if "prompts" in parameters else config.prompts
             method = make_method(
                 config.method or name,
-                {**config.parameters, **parameters},
+                in_force,
                 model=config.answer_spec,
                 prompts=prompts,
                 preset=config.preset,
@@ -115,11 +117,21 @@ class Engines:
         else:
             method = make_method(name, parameters, model=config.answer_spec)
         if RELATIVE.search(text):
-            check_fingerprint(with_members(method), engine, config.answer_spec)
+            check_fingerprint(with_members(method), engine, config.answer_spec, text)
         roles = method.needs.asked_roles
         models = {role: model for role, model in engine.models.items() if role in roles}
         stored = {**engine.config, "method": name, "parameters": parameters}
         return replace(engine, method=method, models=models, why="", config=stored)
+
+    def _kept_threshold(self, parameters: Mapping[str, Any]) -> dict[str, float]:
+        """Return the number of the engine's relative threshold, unless a request changes its basis."""
+        method = self._engine.method
+        own, given = search_parameter(type(method)), self._config.method
+        if own is None or not parameters.keys().isdisjoint((own.name, *own.belongs_to)):
+            return {}
+        options = parse_method(given).options if isinstance(given, str) else {}
+        is_kept = is_relative({**options, **self._config.parameters}.get(own.name))
+        return {own.name: getattr(method, own.name)} if is_kept else {}
 
 
 def _check_value(parameter: str, value: Any) -> None:
