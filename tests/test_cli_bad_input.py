@@ -117,6 +117,7 @@ ask Q? --method dragin --set trigger=broken:gate  -> broken:gate can't be import
 ask Q? --method dragin --set trigger=json:dumps   -> does not declare itself a gate
 ask Q? --method dragin --set trigger=p_true       -> can't be a trigger, which only knows a sentence
 ask Q? --method dragin_paper --set trigger=flare  -> expected one of rind, token_probability
+ask Q? --method dragin --set trigger=none         -> every_tokens or a gate
 ask Q? --method dragin --set search_first=maybe   -> expected true or false or one of auto
 ask Q? --method single --set guard=suport         -> did you mean 'support'
 ask Q? --method single --set guard=flare          -> unknown guard 'flare'
@@ -134,9 +135,11 @@ calibrate --dataset sample --searches -1          -> --searches
 calibrate --dataset sample --metric f2            -> unknown metric 'f2'
 calibrate --dataset sample --index idx --price .01 -> --price 0.01 is given without --metric
 calibrate                                         -> --dataset
-calibrate --quick --index idx                     -> can't be kept, since no fingerprint distinguishes it
+calibrate --quick --index idx                     -> no fingerprint distinguishes it: name a model
 calibrate --quick --metric f1                     -> --metric has no use with --quick here
 calibrate --percentile 70 --limit 9               -> --limit has no use without --quick here
+calibrate --percentile 70 --trials 3              -> --trials has no use without --quick here
+ask Q? --method draft_agreement --set draft_temperature=inf -> expected a value from 0.01 to 2
 calibrate --percentile 70                         -> no calibration is kept. Make one: askance
 calibrate --percentile 101                        -> --percentile
 judge life                                        -> no judge is named: give --citations hf:NAME

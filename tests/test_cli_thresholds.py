@@ -12,6 +12,7 @@ import pytest
 
 from askance.configuration import thresholds
 from askance.configuration.methods import make_method, method_class
+from askance.core.errors import ThresholdError
 from askance.evaluation.choose.calibrate import KeptScores, inert_before
 from askance.models.scripted import Reply, ScriptedModel
 from tests.evaluation.choose.test_calibrate import PROBABILITIES, reply
@@ -46,6 +47,13 @@ def test_a_relative_threshold_is_a_quantile_in_the_direction_of_the_method(wante
     value, (low, high), _ = probabilities.find(wanted, FLARE)
     assert value == near(max(1 - expected, 0.0))
     assert low <= value <= high
+
+
+def test_the_ends_that_a_message_names_can_be_given():
+    scores = kept(*[(0.1, 0.2, 0.3)] * 30, searches=31 / 30)
+    with pytest.raises(ThresholdError, match=re.escape("give 1.034/question to 4.033/question")):
+        scores.find("9/question", FLARE)
+    assert scores.find("1.034/question", FLARE)[0] < scores.find("4.033/question", FLARE)[0]
 
 
 def test_the_share_of_other_questions_lies_in_its_interval():
@@ -95,6 +103,8 @@ def test_a_threshold_alone_is_not_resampled_and_resampling_is_bounded_in_memory(
         ),
         ("dragin", {"threshold": 0.5}, 20, ""),
         ("dragin", {"threshold": 10.0, "trigger": "every_sentence"}, 20, ""),
+        ("dragin", {"threshold": 0.0, "trigger": "entropy_trend"}, None, ""),
+        ("dragin", {"threshold": 0.0, "trigger": "entropy_trend"}, 20, "entropy_trend is 0.1 to"),
         ("flare", {"search_below": 0.0}, None, "never fires: token probability is 0 to 1 by definition"),
         ("flare", {"search_below": 1.0}, None, "always fires: token probability is 0 to 1 by definition"),
         ("flare", {"search_below": 0.05}, 20, "never fires: token probability is 0.1 to 0.9 for a test"),
@@ -235,6 +245,9 @@ def test_a_calibration_that_stops_keeps_nothing(typed, tmp_path, monkeypatch):
         patch.setattr(ScriptedModel, "_reply", broken)
         assert typed(QUICK)[0] == 130
     assert not any((tmp_path / "cache/thresholds").iterdir())
+    code, _, err = typed("calibrate --quick --method dragin --set trigger=every_sentence")
+    told = "dragin(trigger=every_sentence) compares no scores with a threshold: leave out the parameter"
+    assert (code, told in err) == (2, True)
     monkeypatch.setattr(ScriptedModel, "fingerprint", "")
     assert "can't be kept, since no fingerprint distinguishes it" in typed(QUICK)[2]
     monkeypatch.setattr(ScriptedModel, "fingerprint", "the weights")

@@ -21,7 +21,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters, is_relative, name_of, search_parameter
 from askance.core.ports import Method
 from askance.core.safe_text import json_line
-from askance.evaluation.choose.calibrate import Calibration, KeptScores, choose_parameter
+from askance.evaluation.choose.calibrate import MAX_TRIALS, Calibration, KeptScores, choose_parameter
 from askance.evaluation.choose.calibrate import calibrate as find_value
 from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.statistics.compare import MeanInterval
@@ -41,7 +41,7 @@ def calibrate(
     price: Annotated[float, typer.Option(min=0)] = 0.0,
     limit: Annotated[int | None, typer.Option(min=1)] = None,
     parameter: Annotated[str | None, typer.Option()] = None,
-    trials: Annotated[int, typer.Option(min=1)] = 7,
+    trials: Annotated[int | None, typer.Option(min=1)] = None,
     file: Annotated[Path | None, typer.Option("--out")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -60,7 +60,7 @@ def calibrate(
         price: With --metric, the score that 1,000 tokens must gain, such as 0.01; 0 by default.
         limit: The number of questions to use, at most, from the first: 40 by default, or 30 with --quick.
         parameter: The parameter to vary, if it is not the method's default one.
-        trials: The number of values to try, at most; each trial asks every question.
+        trials: The number of values to try, at most, by default 7; each trial asks every question.
         file: Write a preset with the value found to this file (TOML).
 
     Examples:
@@ -68,7 +68,8 @@ def calibrate(
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
     if quick or percentile is not None:
-        unused = {"--metric": metric, "--parameter": parameter, "--out": file, "--price": price or None}
+        unused = {"--metric": metric, "--parameter": parameter, "--out": file, "--trials": trials}
+        unused["--price"] = price or None
         unused |= {} if quick else {"--dataset": dataset, "--limit": limit}
         if flag := next((flag for flag, value in unused.items() if value is not None), None):
             way = "with" if quick else "without"
@@ -97,7 +98,8 @@ def calibrate(
         check_writable(file)
     examples = list(read_dataset(dataset, limit or 40))
     engine = config.open()
-    how: dict[str, Any] = {"parameter": name, "max_trials": trials, "in_flight": config.questions_in_flight}
+    in_flight, max_trials = config.questions_in_flight, trials or MAX_TRIALS
+    how: dict[str, Any] = {"parameter": name, "max_trials": max_trials, "in_flight": in_flight}
     with CalibrationProgress(err, name, len(examples)) as progress:
         found = asyncio.run(find_value(engine, examples, goal, on_progress=progress, **how))
     if file is not None and found.value is not None:

@@ -402,7 +402,10 @@ class EngineConfig:
 
 
 def plain(value: Any) -> Any:
-    """Return the value of a setting as JSON values. An object is represented by its name or repr."""
+    """Return the value of a setting as JSON values. An object is represented by its name or repr.
+
+    A gate is stored as the name by which it can be read again.
+    """
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Path):
@@ -411,7 +414,8 @@ def plain(value: Any) -> Any:
         return {name: limit for name, limit in asdict(value).items() if limit is not None}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    return {OBJECT: str(getattr(value, "name", "")) or repr(value)}
+    name = str(getattr(value, "name", ""))
+    return name if hasattr(value, "gate") else {OBJECT: name or repr(value)}
 
 
 def settings_of(kind: type[EngineConfig]) -> Mapping[str, Any]:

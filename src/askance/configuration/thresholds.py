@@ -101,7 +101,9 @@ def calibrate_quickly(
     """
     fingerprint = language_model(engine.models["answer"]).fingerprint
     if not fingerprint:
-        raise InputError(f"the calibration of {model} can't be kept, since no fingerprint distinguishes it.")
+        remedy = "name a model with weights of its own, or calibrate without --quick"
+        lacks = "since no fingerprint distinguishes it"
+        raise InputError(f"the calibration of {model} can't be kept, {lacks}: {remedy}.")
     examples = list(read_dataset(dataset, limit))
     what = f"calibrating {name_of(type(engine.method))} with {len(examples)} questions of {dataset}"
 

@@ -211,7 +211,8 @@ def describe_type(hint: Any) -> str:
         return " or ".join(map(describe_type, get_args(hint)))
     if hint is type(None):
         return "none"
-    return "true or false" if hint is bool else str(hint.__name__)
+    named = {"bool": "true or false", "NamedGate": "a gate"}  # the class is in a higher layer
+    return named.get(hint.__name__, str(hint.__name__))
 
 
 def parameter_error(cls: type[Any], name: str, problem: str, value: object) -> ParameterError:

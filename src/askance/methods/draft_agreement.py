@@ -45,7 +45,7 @@ class DraftAgreement(WritesAnswer):
 
     drafts: int = parameter(3, "number of drafts from memory; 0: always search", at_least=0)
     agree: float = parameter(1.0, "share of the drafts that must agree", at_least=0.01, at_most=1)
-    draft_temperature: float = parameter(0.7, "sampling temperature of the drafts", at_least=0.01)
+    draft_temperature: float = parameter(0.7, "sampling temperature of the drafts", at_least=0.01, at_most=2)
     passages: int = parameter(3, "number of passages per search", at_least=1)
     max_rounds: int = parameter(3, "maximum number of searches", at_least=1)
 

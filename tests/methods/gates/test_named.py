@@ -14,6 +14,7 @@ import pytest
 from askance.configuration.catalogue import NAMES
 from askance.configuration.methods import make_method, parameter_schema
 from askance.configuration.presets import preset_text
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import GateFailure, InputError, MissingAbility, ModelLacks
 from askance.core.trace import Decided
 from askance.core.types import Passage, Question
@@ -209,6 +210,9 @@ def test_a_preset_keeps_the_gate_that_its_threshold_belongs_to(tmp_path):
     file.write_text(preset_text(Dragin, {"trigger": made.trigger, "threshold": 0.3}, ["for a test"]))
     assert make_method("dragin", preset=file) == made
     assert repr(made) == "dragin(trigger=entropy_trend, threshold=0.3)"
+    stored = EngineConfig(method=made).stored()
+    stored = {key: stored[key] for key in ("method", "parameters")}
+    assert EngineConfig(**stored).make().trigger == made.trigger
     assert make_method("dragin(trigger=entropy_trend)", preset=file) == made
     assert make_method("dragin(trigger=rind)", preset=file).threshold is None
     assert make_method("dragin(trigger=flare)", model="bundled").threshold is None

@@ -10,6 +10,7 @@ percentile or as a number of searches per question is a quantile of the scores (
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
@@ -249,9 +250,15 @@ class KeptScores(BaseModel):
         if unit == "%":
             low, high, level, scores = 0.0, 100.0, number / 100, scores.max(axis=1, keepdims=True)
         if not low <= number <= high:
-            brief = f"{wanted}: give {low:.4g}{unit} to {high:.4g}{unit}"
+            least, most = _rounded(low, ROUND_CEILING), _rounded(high, ROUND_FLOOR)
+            brief = f"{wanted}: give {least}{unit} to {most}{unit}"
             raise ThresholdError(f"{brief} ({self.source}).", f"{brief}.")
         return scores, 0.0 if unit != "%" and number == high > low else level
+
+
+def _rounded(number: float, direction: str) -> str:
+    """Return a number with four digits, rounded in a direction."""
+    return f"{Context(prec=4, rounding=direction).create_decimal(number):f}"
 
 
 def firing_ends(method: type[Any]) -> Interval:
@@ -273,9 +280,13 @@ async def measure(
         The mean number of searches per question, and the decisive score of each sentence of each question.
 
     Raises:
+        InputError: The method has no scores to compare with a threshold.
         AskanceError: Every question failed, or the method records no scores with its decisions.
     """
     method, (_, never) = type(engine.method), firing_ends(type(engine.method))
+    if not getattr(engine.method, "signal", "token probability"):
+        how = f"{method_spec(engine.method)} compares no scores with a threshold"
+        raise InputError(f"{how}: leave out the parameter trigger, or name a trigger that does.")
     engine = replace(engine, abstaining=None, is_strict=False)
     trials = Trials(engine, choose_parameter(method, None), (never, never), examples[:1], None)
     await trials.run(never, in_flight, lambda *_: None)
@@ -290,8 +301,9 @@ async def measure(
         if not record.is_failure
     ]
     if not any(scores for _, scores in answered):
-        first = "".join([f" Question {each.id}: {each.error}" for _, each in trials.failures()][:1])
-        raise AskanceError(f"no answer of {name_of(method)} has scores for a threshold.{first}")
+        first = "".join([f"Question {each.id}: {each.error}" for _, each in trials.failures()][:1])
+        why = first or "Name other questions with --dataset."
+        raise AskanceError(f"no answer of {name_of(method)} has scores for a threshold. {why}")
     searches, sentences = zip(*answered, strict=True)
     return sum(searches) / len(answered), sentences
 
@@ -306,7 +318,7 @@ def inert_before(method: Any, kept: KeptScores | None) -> str:
     """Return a remark if the threshold of a method always or never fires, else an empty string.
 
     The scores may have a range by definition, such as that of a probability; the kept scores say which part
-    of it the model uses.
+    of it the model uses. The range of a gate is unknown without them.
     """
     parameter, (always, never) = choose_parameter(type(method), None), firing_ends(type(method))
     value, signal = parameter.value_of(method), getattr(method, "signal", "token probability")
@@ -315,6 +327,8 @@ def inert_before(method: Any, kept: KeptScores | None) -> str:
     where = "by definition"
     if kept and len(scores) >= LEAST_DECISIONS:
         low, high, where = min(scores), max(scores), f"for {kept.source}"
+    elif getattr(method, "gate", None):
+        return ""
     if value is None or not signal or low < value < high:
         return ""
     fires = value >= high if parameter.rises else value <= low
