@@ -1,9 +1,11 @@
 """Thresholds relative to a calibration, as a user types them: ``--set search_below=70%``."""
 
+import asyncio
 import json
 import math
 import re
 import shutil
+import sys
 import tracemalloc
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ import pytest
 
 from askance.configuration import thresholds
 from askance.configuration.methods import make_method, method_class
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import ThresholdError
 from askance.evaluation.choose.calibrate import KeptScores, inert_before
 from askance.models.scripted import Reply, ScriptedModel
@@ -237,6 +240,29 @@ def test_a_request_uses_no_calibration_of_another_model(typed, sample_index, mon
         assert asked(search_below="60%") == (400, changed)
 
 
+OWN_GATE = """from askance import implements
+from askance.methods.gates.signals import Gate
+
+@implements(Gate)
+def doubt(signals):
+"""
+
+
+def test_the_scores_of_a_gate_are_those_of_its_source(typed, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ScriptedModel, "_reply", lambda *_: Reply(" So the answer is Bonn.", {"Bonn": 0.5}))
+    ask = "ask 'Where is it?' --method dragin --set trigger=own_gate:doubt --set threshold=70%"
+    for number, code in ((1, 0), (22, 2)):  # of different sizes, so that no old bytecode is used
+        monkeypatch.delitem(sys.modules, "own_gate", raising=False)
+        text = f"{OWN_GATE}    return {number}\n"
+        (tmp_path / "own_gate.py").write_text(text)
+        if number == 1:
+            made = typed(f"{QUICK.replace('flare', 'dragin')} --set trigger=own_gate:doubt")
+            assert made[0] == 0, made
+        got, _, err = typed(ask)
+        assert (got, "no calibration is kept" in err) == (code, code == 2)
+
+
 def test_a_calibration_that_stops_keeps_nothing(typed, tmp_path, monkeypatch):
     def broken(self, shown, key):
         raise KeyboardInterrupt
@@ -273,6 +299,15 @@ def test_the_first_use_of_a_local_model_at_a_terminal_calibrates_it(typed, tmp_p
         assert offer in said
         assert "calibrating" not in said  # only the first use tries
     (tried,) = (tmp_path / "cache/thresholds").iterdir()
+    tried.unlink()
+
+    async def in_a_loop():
+        config = EngineConfig(method="flare", index=tmp_path / "idx", models={"answer": "scripted"})
+        config.open_to_answer()
+
+    asyncio.run(in_a_loop())
+    assert not tried.exists(), "no calibration can run in a loop"
+    tried.touch()
     tried.unlink()
     monkeypatch.setattr(thresholds, "_MOST_SECONDS", math.inf)  # however slow the machine is
     assert "calibrating flare with 30 questions of sample" in typed(ask)[2]

@@ -27,6 +27,7 @@ from askance.core.ports import Method, language_model
 from askance.core.safe_text import json_line
 from askance.core.spec import call_spec
 from askance.evaluation.choose.calibrate import KeptScores, choose_parameter, inert_before, measure
+from askance.evaluation.run.provenance import code_of
 from askance.models.bundled import cache_folder
 from askance.storage.durable_files import checksum
 from askance.storage.trace_file import write_file
@@ -77,7 +78,7 @@ def kept_scores(method: Method, model: str) -> KeptScores:
     Raises:
         ThresholdError: There are none, or the file can't be read. The message says how to make them.
     """
-    path = _path(key := key_of(method, model))
+    key, path = key_of(method, model), _path(method, model)
     try:
         with path.open("rb") as file:
             return KeptScores.model_validate_json(file.read(_MOST_BYTES))
@@ -114,7 +115,7 @@ def calibrate_quickly(
         if left > most_seconds:
             raise AskanceError("this takes too long.")
 
-    path = _path(key := key_of(engine.method, model))
+    key, path = key_of(engine.method, model), _path(engine.method, model)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -159,8 +160,8 @@ def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_fli
             continue  # nothing is compared with it
         kept = _scores_for(method, model)
         if kept is None and own.name not in changed and kind in (*_LOCAL, *_SERVERS):
-            tried = _path(key := key_of(method, model)).with_suffix(".tried")
-            if kind in _LOCAL and sys.stderr.isatty() and not tried.exists():
+            key, tried = key_of(method, model), _path(method, model).with_suffix(".tried")
+            if kind in _LOCAL and sys.stderr.isatty() and not (tried.exists() or _is_in_loop()):
                 with suppress(AskanceError, OSError):
                     tried.parent.mkdir(parents=True, exist_ok=True)
                     tried.touch()
@@ -171,6 +172,13 @@ def say_thresholds(methods: Iterable[Method], engine: Engine, model: str, in_fli
                 note("threshold", f"{value} was not calibrated for {model}. To do so: {command(key)}")
         if remark := inert_before(method, kept):
             note("threshold", remark)
+
+
+def _is_in_loop() -> bool:
+    """Return whether an event loop runs in this thread, in which a calibration can't run another."""
+    with suppress(RuntimeError):
+        return bool(asyncio.get_running_loop())
+    return False
 
 
 def _is_found(method: Method, kept: KeptScores, settings: str) -> bool:
@@ -189,5 +197,10 @@ def _scores_for(method: Method, model: str) -> KeptScores | None:
     return None
 
 
-def _path(key: str) -> Path:
-    return cache_folder() / "thresholds" / f"{checksum(key.encode())}.json"
+def _path(method: Method, model: str) -> Path:
+    """Return the file of a method's scores. It changes with the source of a gate that is not askance's."""
+    text, gate = key_of(method, model), getattr(method, "gate", None)
+    if gate:
+        code = code_of([gate.gate.__module__])
+        text += "".join(source for name, source in code.items() if name != "askance")
+    return cache_folder() / "thresholds" / f"{checksum(text.encode())}.json"
