@@ -74,7 +74,7 @@ class Engines:
         """
         name, budget = self.method_name(model), self._budget
         engine = self._made(name, json.dumps(parameters, sort_keys=True))
-        if budget is not None and name == self.default and budget.parameter.name not in parameters:
+        if budget is not None and name == self.default and budget.fits(parameters):
             engine = budget.applied(engine)
         return engine if seed is None else replace(engine, seed=seed)
 
