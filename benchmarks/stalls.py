@@ -43,8 +43,8 @@ TEXTS = {
     "numbers": "1." * 80_000,
     "Ingmar Bergman": "Ingmar Bergman was born in Uppsala in 1918. " * 5_000,
 }
-_FIRST, _METHODS, _SECONDS = "The quokka lives. ", "single,flare,dragin", 60
-_ASKED = "Where did Graham Greene die?"
+_FIRST, _ASKED = "The quokka lives. ", "Where did Graham Greene die?"
+_METHODS, _SECONDS = "single,flare,dragin", 60
 _OPTIONS = "continuation=1&logprobs=1&context=1000000&timeout=60"
 
 
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of the names of hostile things; by default all")
     parser.add_argument("--methods", default=_METHODS)
     given = parser.parse_args()
-    rows = list[tuple[str, ...]]()
+    rows: list[tuple[str, ...]] = []
     lying = ThreadingHTTPServer(("127.0.0.1", 0), LyingServer)
     process = multiprocessing.Process(target=lying.serve_forever, daemon=True)
     process.start()
@@ -178,11 +178,8 @@ def main() -> None:
                 began = time.perf_counter()
                 found = delays(served, _SECONDS, work)
                 status = receiver.recv() if receiver.poll() else ("none", 0)
-                row = [
-                    name,
-                    *(f"{each:.2f}" for each in (*found, time.perf_counter() - began)),
-                    f"{status[0]}",
-                ]
+                times = (f"{each:.2f}" for each in (*found, time.perf_counter() - began))
+                row = [name, *times, f"{status[0]}"]
                 print(" · ".join(row), flush=True)
                 rows.append(tuple(row))
             print(f"{served.resident_mb:.0f} MB")

@@ -7,6 +7,7 @@ import pytest
 
 from askance.ask import Engine
 from askance.core.errors import InputError
+from askance.core.parameters import RELATIVE
 from askance.core.trace import Decided, Searched, Trace, WordSignal
 from askance.evaluation.choose.trials import decisive_scores
 from askance.methods.baselines import Single
@@ -114,3 +115,14 @@ def test_the_server_moves_the_threshold_of_requests_that_do_not_set_it(sample_in
             thresholds.append(next(each.threshold for each in decisions if each.words))
         assert "trace_id" in served.answered()["askance"]
     assert thresholds == [0.8] * 3 + [0.3] + [0.8] * 7 + [0.5, 0.3]
+
+
+def test_a_threshold_of_many_digits_is_read_in_linear_time():
+    """With a quadratic search, this took minutes."""
+    assert not RELATIVE.search("9" * 1_000_000)
+
+
+@pytest.mark.parametrize("own", ["threshold", "trigger", "heads", "search_first"])
+def test_a_request_on_another_scale_does_not_count(own):
+    assert not SearchBudget(2.0, Dragin()).fits({own: "…", "passages": 1})
+    assert SearchBudget(2.0, Dragin()).fits({"passages": 1})

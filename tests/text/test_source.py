@@ -31,8 +31,8 @@ def traced(prompt="Where?", pieces=PIECES, text=TEXT, hits=(LUCCA,), ruling="", 
     trace.add(
         Generated, role=role, key=("answer",), prompt=prompt, text=text, finish="end", tokens=tokens, **counts
     )
-    if ruling:
-        trace.decide("source", ruling, "a guard")
+    for outcome in ruling.split():
+        trace.decide("source" if outcome in ("memory", "passages") else "choose", outcome, "a guard")
     return trace.events
 
 
@@ -65,6 +65,7 @@ FROM_TITLE = "from “Giacomo Puccini”"
         (Answer(TEXT, "Lucca", (FACT,)), traced(ruling="passages"), "from [3]"),
         (ANSWER, traced(SHOWN, ruling="passages"), FROM_TITLE),
         (ANSWER, traced(ruling="passages"), "from passages"),
+        (Answer(TEXT, "Lucca", (STATED,)), traced(ruling="memory Lucca"), "from [1]"),  # chosen among members
         (Answer(TEXT, "Lucca", abstained="no passage supports it"), traced(), ""),
         (Answer(" "), traced(), ""),
     ],

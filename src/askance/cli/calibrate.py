@@ -68,8 +68,8 @@ def calibrate(
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
     if quick or percentile is not None:
-        unused = {"--metric": metric, "--parameter": parameter, "--out": file, "--trials": trials}
-        unused["--price"] = price or None
+        unused: dict[str, Any] = {"--metric": metric, "--parameter": parameter, "--out": file}
+        unused |= {"--price": price or None, "--trials": trials}
         unused |= {} if quick else {"--dataset": dataset, "--limit": limit}
         if flag := next((flag for flag, value in unused.items() if value is not None), None):
             way = "with" if quick else "without"

@@ -34,7 +34,8 @@ class ServerConfig(EngineConfig):
         strict_parameters: Refuse requests with fields that change nothing, such as a temperature that the
             method fixes. By default, the response lists them under askance.ignored.
         searches_per_question: Move the threshold of the method so that a question has so many searches on
-            average, over the last 100 questions. Requests that set the threshold are not counted.
+            average, over the last 100 questions. Requests that set the threshold, or what it depends on, do
+            not count.
     """
 
     host: str = setting("127.0.0.1", "HOST")

@@ -32,7 +32,7 @@ from askance.core.ports import Method
 from askance.core.spec import Spec, call_spec
 
 T = TypeVar("T")
-RELATIVE = re.compile(r"([+-]?\d+(?:\.\d+)?)(%|/question)")
+RELATIVE = re.compile(r"([+-]?\d{1,9}(?:\.\d{1,9})?)(%|/question)")
 """A threshold given by what it leads to: the percentage of questions for which it does not fire, or the mean
 number of searches per question, including those that need no threshold."""
 CHECKED = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, validate_default=True)

@@ -349,6 +349,10 @@ class Trace:
             self.events.append(piece)
         self._notify(piece)
 
+    def commit_plain(self, text: str) -> None:
+        """Record final text of the answer that has no citation markers, even if it looks so."""
+        self.commit(text)
+
     def draft(self, text: str) -> None:
         """Send text that may still change to the listener."""
         self._notify(self._make(Drafted, text=text))

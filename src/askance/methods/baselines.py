@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
@@ -89,17 +89,21 @@ class Single(WritesAnswer):
             read, watched = await watch(replace(self, guard=None))
         except NoRoom as reason:
             run.trace.decide("source", "memory", f"there is no room for another answer: {reason}")
-            run.trace.commit(memory.text)
+            run.trace.commit_plain(memory.text)
             return memory
         written = await watched.written(read, question)
-        number = float(max(guard.values(Signals(question.text, draft, written)).flat, default=0.0))
-        is_read = number > self.guard_threshold
-        why = f"{guard.name} is {number:.3g}, {'' if is_read else 'not '}above {self.guard_threshold:g}: "
-        why += f"{memory.short!r} from memory, {read.short!r} from the passages"
-        evidence = {"signal": guard.name, "threshold": self.guard_threshold, "numbers": {guard.name: number}}
+        is_read, why, evidence = bool(written.tokens), "one of the two answers is empty", dict[str, Any]()
+        if draft.tokens and written.tokens:
+            signals = Signals(question.text, draft, written)
+            number = float(max(guard.values(signals).flat, default=0.0))
+            is_read = number > self.guard_threshold
+            why = f"{guard.name} is {number:.3g}, {'' if is_read else 'not '}above {self.guard_threshold:g}: "
+            why += f"{memory.short!r} from memory, {read.short!r} from the passages"
+            numbers = {guard.name: number}
+            evidence = {"signal": guard.name, "threshold": self.guard_threshold, "numbers": numbers}
         run.trace.decide("source", "passages" if is_read else "memory", why, **evidence)
         answer = read if is_read else memory
-        run.trace.commit(answer.text)
+        run.trace.commit_plain(answer.text)
         return answer
 
     async def _read(self, question: Question, run: Run) -> Answer:

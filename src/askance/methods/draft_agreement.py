@@ -43,7 +43,7 @@ class DraftAgreement(WritesAnswer):
     all searches are read together, in up to `max_rounds` rounds. No query is searched for twice.
     """
 
-    drafts: int = parameter(3, "number of drafts from memory; 0: always search", at_least=0)
+    drafts: int = parameter(3, "number of drafts from memory; 0: always search", at_least=0, at_most=20)
     agree: float = parameter(1.0, "share of the drafts that must agree", at_least=0.01, at_most=1)
     draft_temperature: float = parameter(0.7, "sampling temperature of the drafts", at_least=0.01, at_most=2)
     passages: int = parameter(3, "number of passages per search", at_least=1)
@@ -67,6 +67,8 @@ class DraftAgreement(WritesAnswer):
             state.stop_reason = "the drafts agree" if is_sure else await self._search(state, texts)
         except NoRoom:
             state.stop_reason = "there is no room for another call"
+        if drafts and len(texts) == 1:  # a text from memory
+            state.show_passages(())
         state.keep_text(texts[-1] if texts else await self._read(state, (), ("answer",)), 0)
         answer = await state.finish()
         share = counts[normalise_answer(answer.short)] / len(drafts) if len(drafts) > 1 else None

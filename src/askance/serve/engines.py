@@ -79,7 +79,7 @@ class Engines:
         except ThresholdError as error:  # its message has paths of the server
             with about(error.setting):
                 raise InputError(error.brief) from error
-        if budget is not None and name == self.default and budget.parameter.name not in parameters:
+        if budget is not None and name == self.default and budget.fits(parameters):
             engine = budget.applied(engine)
         return engine if seed is None else replace(engine, seed=seed)
 

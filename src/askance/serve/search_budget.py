@@ -1,6 +1,7 @@
 """A budget of searches: the server moves a method's threshold to keep the mean number of searches."""
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,15 +51,19 @@ class SearchBudget:
         if parameter is None:
             lacks = f"the method {name_of(type(method))} has no threshold that decides how often it searches"
             raise InputError(f"--searches-per-question {searches:g}: {lacks}; use dragin or flare.")
-        self.parameter: SearchParameter = parameter
+        self._parameter: SearchParameter = parameter
         self._searches, self._seen = searches, deque[_Seen](maxlen=_WINDOW)
         self._sign = -1 if parameter.rises else 1
         self._always, self._never = firing_ends(type(method))
 
+    def fits(self, parameters: Collection[str]) -> bool:
+        """Return whether a request with these parameters has the threshold of all others, on its scale."""
+        return {self._parameter.name, *self._parameter.belongs_to}.isdisjoint(parameters)
+
     def applied(self, engine: Engine) -> Engine:
         """Return an engine with the threshold for the next question, which it reports when it has ended."""
         threshold = self.threshold
-        changed = {} if threshold is None else {self.parameter.name: threshold}
+        changed = {} if threshold is None else {self._parameter.name: threshold}
         method = replace(engine.method, **changed)  # type: ignore[type-var]
 
         def ended(trace: Trace) -> None:
@@ -87,7 +92,7 @@ class SearchBudget:
         return min(max(self._sign * between, low), high)
 
     def _read(self, trace: Trace, method: Method) -> _Seen:
-        scores = decisive_scores(trace, self.parameter, self.parameter.value_of(method))
+        scores = decisive_scores(trace, self._parameter, self._parameter.value_of(method))
         searches = sum(isinstance(event, Searched) for event in trace.events)
         decided = sum(each.outcome == "search" for each in trace.decisions if each.threshold is not None)
         return _Seen(searches, decided, tuple(self._sign * each for each in scores))

@@ -387,7 +387,8 @@ def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
     if answer.abstained or not answer.text.strip():
         return ""
     decisions = (event for event in reversed(events) if isinstance(event, Decided))
-    ruling = next((event.outcome for event in decisions if event.name == "source"), "")
+    ruling = next((event.outcome for event in decisions if event.name in ("source", "choose")), "")
+    ruling = ruling if ruling in ("memory", "passages") else ""  # another method has chosen between answers
     if ruling != "memory":
         if answer.citations and (ruling or _is_cited(answer)):
             numbers = sorted({citation.number for citation in answer.citations})

@@ -250,6 +250,25 @@ def test_a_guard_takes_the_answer_of_closed_book_unless_its_number_is_above(meth
     assert guarded.usage.tokens == least if calls == 2 else guarded.usage.tokens > least
 
 
+@pytest.mark.parametrize(("memory", "read"), [("", BONN), (BONN, ""), ("", "")])
+def test_a_guard_has_nothing_to_decide_where_one_answer_is_empty(memory, read):
+    def written(prompt, key):
+        return "" if key[-1] != "answer" else read if "Anna Lind lives in Bonn." in prompt else memory
+
+    result = run(make_method("single(guard=confidence_gain)"), written)
+    assert result.answer.text == result.trace.committed
+    assert ("So the answer is Bonn." in result.answer.text) == bool(memory or read)
+    (source,) = [each for each in result.trace.decisions if each.name == "source"]
+    outcome = "passages" if read else "memory"
+    assert (source.outcome, source.why) == (outcome, "one of the two answers is empty")
+
+
+def test_brackets_of_an_answer_from_memory_are_no_citation_markers():
+    listed = " The numbers are [1, 2]. So the answer is [1, 2]."
+    result = run(make_method("single(guard=support, guard_threshold=1)"), [listed, BONN])
+    assert result.answer.text == result.trace.committed == listed.strip()
+
+
 @pytest.mark.parametrize("name", ["llama", "qwen"])
 def test_a_guard_reads_both_answers_of_a_real_model(name, request):
     model = request.getfixturevalue(name)

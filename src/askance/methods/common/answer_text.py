@@ -54,6 +54,9 @@ class PlainTrace(Trace):
         self._draft_since = -1
         self._inner.commit(self.written.add(text))
 
+    def commit_plain(self, text: str) -> None:
+        self._inner.commit(text)
+
     def _settled(self) -> tuple[int, tuple[Citation, ...]]:
         if self.evidence is None:
             return 0, ()

@@ -31,7 +31,7 @@ from askance.methods.dragin.attention_map import (
     query_of,
 )
 from askance.methods.gates.named import GateParameter, NamedGate, want_of
-from askance.methods.gates.signals import Signals, Written, content_words
+from askance.methods.gates.signals import Signals, Written
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
@@ -313,7 +313,8 @@ class Dragin(DraginParameters):
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
             return self.scheduled(written, words, is_over=is_over)
-        content = [word for _, word in content_words(written.text, words, self.linguistics)]
+        spans = self.linguistics.content_words(written.text)
+        content = [word for word in words if any(a < word.end and word.start < b for a, b in spans)]
 
         def influence(word: TokenWord) -> float:
             counts_itself = not self.search_first

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from askance.core.errors import MissingAbility
 from askance.core.types import Token
-from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
+from askance.text.linguistics import OWN, TokenWord, token_words
 
 Numbers = NDArray[np.float64]
 
@@ -96,11 +96,9 @@ class Written:
         return np.array(values, dtype=np.float64)
 
 
-def content_words(
-    text: str, words: Sequence[TokenWord], linguistics: Linguistics = OWN
-) -> list[tuple[int, TokenWord]]:
+def content_words(text: str, words: Sequence[TokenWord]) -> list[tuple[int, TokenWord]]:
     """Return the content words among the words of a text, each with its place in `words`."""
-    spans = linguistics.content_words(text)
+    spans = OWN.content_words(text)
     ends = [0, *(end for _, end in spans)]
     # `bisect_left` counts the spans that begin before the word ends.
     return [(at, word) for at, word in enumerate(words) if ends[bisect_left(spans, (word.end,))] > word.start]
