@@ -102,9 +102,8 @@ def calibrate_quickly(
     """
     fingerprint = language_model(engine.models["answer"]).fingerprint
     if not fingerprint:
-        remedy = "name a model with weights of its own, or calibrate without --quick"
-        lacks = "since no fingerprint distinguishes it"
-        raise InputError(f"the calibration of {model} can't be kept, {lacks}: {remedy}.")
+        why = "since no fingerprint distinguishes it: name a model that has one, or leave out --quick"
+        raise InputError(f"the calibration of {model} can't be kept, {why}.")
     examples = list(read_dataset(dataset, limit))
     what = f"calibrating {name_of(type(engine.method))} with {len(examples)} questions of {dataset}"
 
@@ -140,9 +139,8 @@ def check_fingerprint(methods: Iterable[Method], engine: Engine, model: str, set
     """
     for method in methods:
         kept = _scores_for(method, model)
-        if kept is None or not _is_found(method, kept, settings):
-            continue
-        if kept.fingerprint != language_model(engine.models["answer"]).fingerprint:
+        fingerprint = language_model(engine.models["answer"]).fingerprint
+        if kept and kept.fingerprint != fingerprint and _is_found(method, kept, settings):
             remedy = f"Make another: {command(kept.key)}"
             raise ThresholdError(f"{model} has changed since its calibration. {remedy}")
 

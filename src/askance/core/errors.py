@@ -124,11 +124,7 @@ class ThresholdError(InputError):
         brief: The message for clients of a server, without its files and models.
     """
 
-    def __init__(
-        self, message: str, brief: str = "no calibration of this server's model is kept: give a number."
-    ) -> None:
-        super().__init__(message)
-        self.brief = brief
+    brief = "no calibration of this server's model is kept: give a number."
 
 
 class ConfigError(InputError):

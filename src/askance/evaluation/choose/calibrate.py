@@ -252,7 +252,9 @@ class KeptScores(BaseModel):
         if not low <= number <= high:
             least, most = _rounded(low, ROUND_CEILING), _rounded(high, ROUND_FLOOR)
             brief = f"{wanted}: give {least}{unit} to {most}{unit}"
-            raise ThresholdError(f"{brief} ({self.source}).", f"{brief}.")
+            error = ThresholdError(f"{brief} ({self.source}).")
+            error.brief = f"{brief}."
+            raise error
         return scores, 0.0 if unit != "%" and number == high > low else level
 
 
