@@ -11,7 +11,7 @@ from scripts.walk import files, walk
 from askance.core.types import Question
 from askance.text.answers import short_answer
 
-MOST = [(73, 49), (95, 46), (168, 66)]
+MOST = [(72, 49), (95, 46), (167, 66)]
 """The most functions and files of the first part, of the second, and of both; they only fall. A few more
 functions than are counted are allowed, since the model writes another text on another processor."""
 LENGTH = re.compile(r": (\d+) functions hand on to another file · (\d+) files$", re.MULTILINE)
