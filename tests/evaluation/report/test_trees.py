@@ -20,15 +20,21 @@ PLAN, OTHER = "Plan: Where is it?", "Found: Bath"
 FOUND = "Passage: Bonn It has a bridge.\nFound: Where? → Bonn"
 
 
-def tree(*ends):
-    """Return the trace of two ways after a plan; an end is the number of its way, and its answer."""
+def tree(*ends, way_votes=(1, 1)):
+    """Return the trace of two ways after a plan.
+
+    Args:
+        ends: The number of each end's way, its answer, and perhaps the number of its samples.
+        way_votes: The number of samples of each way.
+    """
     trace, visits = Trace(), {"visits": 1.0, "value": 1.0}
     trace.expand("0.1", "say", "Where is it?", numbers=visits)
-    trace.expand("0.1.1", "ra", "Where? → Bonn", numbers=visits, passage=PASSAGE)
-    trace.expand("0.1.2", "ra", "Bath", numbers=visits)
-    for number, (way, answer) in enumerate(ends, start=1):
+    first, second = ({**visits, "votes": votes} for votes in way_votes)
+    trace.expand("0.1.1", "ra", "Where? → Bonn", numbers=first, passage=PASSAGE)
+    trace.expand("0.1.2", "ra", "Bath", numbers=second)
+    for number, (way, answer, *votes) in enumerate(ends, start=1):
         rejected = "" if answer else "it says that there is no answer"
-        numbers = {**visits, "reward": 0.5}
+        numbers = {**visits, "reward": 0.5, "votes": votes[0] if votes else 1}
         trace.expand(f"0.1.{way}.{number}", "sa", answer, numbers=numbers, rejected=rejected)
     trace.expand("0.1", "retrieve", "a step of another search, without visits")
     return trace
@@ -45,9 +51,20 @@ def message(role, content):
 def test_the_value_of_a_step_is_the_share_of_right_answers_below_it():
     steps = steps_of(tree((1, "Bonn"), (1, "in Bonn"), (1, ""), (2, "Bath"), (2, "Bonn")).events, ["Bonn"])
     assert [step.text for step in steps[:3]] == [PLAN, FOUND, OTHER]
-    assert [step.num_paths for step in steps] == [4, 2, 2, 1, 1, 0, 1, 1], "a rejected answer does not count"
+    assert [step.num_samples for step in steps] == [4, 2, 2, 1, 1, 0, 1, 1], "a rejected answer does not count"
     assert [step.value for step in steps] == near([0.75, 1.0, 0.5, 1.0, 1.0, 0.0, 0.0, 1.0])
     assert [each.text for each in steps[-1].path] == [PLAN, OTHER, "Answer: Bonn"]
+
+
+def test_a_value_counts_every_sample_of_an_answer():
+    """Three right samples and a wrong one are 3/4, below their own step as well as two steps above."""
+    steps = steps_of(tree((1, "Bonn", 3), (1, "Bath", 1)).events, ["Bonn"])
+    assert [step.value for step in steps] == near([0.75, 0.75, 0.0, 1.0, 0.0])
+    assert [step.num_samples for step in steps] == [4, 4, 0, 3, 1]
+    steps = steps_of(tree((1, "Bonn", 4), (2, "Bath", 4), way_votes=(3, 1)).events, ["Bonn"])
+    assert [step.value for step in steps] == near([0.75, 1.0, 0.0, 1.0, 0.0]), "three ways of four end well"
+    thirds = tree((1, "Bonn", 1), (1, "Bath", 2), (2, "Bonn", 3), (2, "Bath", 1), way_votes=(2, 1))
+    assert steps_of(thirds.events, ["Bonn"])[0].value == 0.5, "2/3 + 3/3 of twice as much, and no bit less"
 
 
 def test_rows_of_each_format(tmp_path):
@@ -65,7 +82,7 @@ def test_rows_of_each_format(tmp_path):
         "completions": [PLAN, OTHER, "Answer: Bath"],
         "labels": [True, False, False],
         "values": [0.5, 0.0, 0.0],
-        "paths": [2, 1, 1],
+        "samples": [2, 1, 1],
     }
     with pytest.raises(InputError, match="give no row of the format preference: make more rollouts"):
         list(tree_rows(run, TreeFormat.PREFERENCE))
@@ -89,7 +106,7 @@ def test_a_real_search(tmp_path):
     for row in rows:
         assert row["completions"][0].startswith("Plan: ")
         assert row["labels"][-1] == row["completions"][-1].endswith("Delaware River")
-        assert row["paths"] == sorted(row["paths"], reverse=True)
+        assert row["samples"] == sorted(row["samples"], reverse=True)
 
 
 def test_the_command(run, tmp_path):

@@ -17,7 +17,7 @@ class LabelledState:
 
     Attributes:
         id: The name of the run, and the id of the question.
-        value: The share of right answers among those that were found from here.
+        value: The share of right answers among the samples of answers from here (see `TreeStep.value`).
         weight: The weight of the state in the loss.
     """
 
@@ -63,12 +63,11 @@ def states_of_question(
 ) -> list[LabelledState]:
     """Return at most `num_states` states of each kind of a question's steps.
 
-    States count at least two answers, or are answers. If the answers of the question are all right, or all
+    States count at least two samples of answers, or are answers. If the answers of the question are all right, or all
     wrong, its states have half the weight.
     """
     known = [step for step in steps if step.is_estimated]
-    ends = [step for step in steps if step.is_end]
-    weight = 1.0 if 0 < sum(step.num_right for step in ends) < len(ends) else 0.5
+    weight = 1.0 if len({step.value for step in steps if step.is_end}) == 2 else 0.5
     rng, states = random.Random(seed), list[LabelledState]()
     for is_good in (True, False):
         kind = [step for step in known if (step.value >= LEAST_VALUE) == is_good]

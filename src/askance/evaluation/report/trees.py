@@ -1,16 +1,18 @@
 """Training data from the trees of a run: right paths, preferred steps, and steps with their values.
 
 The value of a step is estimated by Monte Carlo, as the paper of AirRAG does it for its reward model (Feng et
-al. 2025): the share of right answers among all valid answers below the step. An answer is right by the
-metric `accuracy`. The rows have the formats that TRL's trainers read:
+al. 2025): the share of right answers among all samples of valid answers below the step. Equal samples are one
+step of the tree, so an answer has the weight that it has in the verifier `vote`: its samples, times the shares
+of the samples that led to it. An answer is right by the metric `accuracy`. The rows have the formats that
+TRL's trainers read:
 
     sft         {"prompt": […], "completion": […]}, a row for each right path
     preference  {"prompt": […], "chosen": […], "rejected": […]}, a row for two steps after the same steps
     process     {"prompt": "…", "completions": ["…", …], "labels": [true, …]}, a row for each path
 
 Prompts and completions of the first two are turns of a chat. Rows of the third also have the estimated
-"values", and the number of answers, "paths", that each of them counts. Preferences are taken from values of
-at least two answers, or of answers themselves.
+"values", and the number of "samples" that each of them counts. Preferences are taken from values of at least
+two samples, or of answers themselves.
 """
 
 from collections import Counter
@@ -41,8 +43,10 @@ LEAST_DIFFERENCE = 0.5
 """The least difference between the values of two steps of which one is preferred."""
 LEAST_VALUE = 0.5
 """A step is labelled as right from this value."""
-LEAST_PATHS = 2
-"""A step is preferred to another if the value of each counts at least so many answers, or is an answer's."""
+LEAST_SAMPLES = 2
+"""A step is preferred to another if the value of each counts at least so many samples, or is an answer's."""
+_DIGITS = 12
+"""The digits of a value, so that a half is no less than a half after sums of thirds."""
 
 
 @dataclass(slots=True)
@@ -56,7 +60,8 @@ class TreeStep:
         votes: The number of samples that gave the step.
         share: Their share of the samples drawn with them.
         num_repeats: The number of query transformations so far that only repeated queries.
-        num_paths, num_right: The number of valid answers at or below the step, and of right ones.
+        num_samples: The number of samples of valid answers at or below the step.
+        weight, right_weight: Their weight, and that of the right ones.
         reward: The reward of an end during the search.
         support: How far the valid answers of the question agree with that of an end.
     """
@@ -68,8 +73,9 @@ class TreeStep:
     votes: int = 1
     share: float = 1.0
     num_repeats: int = 0
-    num_paths: int = 0
-    num_right: int = 0
+    num_samples: int = 0
+    weight: float = 0.0
+    right_weight: float = 0.0
     is_end: bool = False
     reward: float = 0.0
     support: AnswerSupport | None = None
@@ -87,13 +93,13 @@ class TreeStep:
 
     @property
     def value(self) -> float:
-        """Return the share of right answers; 0 if there is no answer."""
-        return self.num_right / self.num_paths if self.num_paths else 0.0
+        """Return the share of right answers, from 0 to 1; 0 if there is no answer."""
+        return round(self.right_weight / self.weight, _DIGITS) if self.weight else 0.0
 
     @property
     def is_estimated(self) -> bool:
-        """Return whether the value counts enough answers to prefer a step by it."""
-        return self.is_end or self.num_paths >= LEAST_PATHS
+        """Return whether the value counts enough samples to prefer a step by it."""
+        return self.is_end or self.num_samples >= LEAST_SAMPLES
 
 
 def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]:
@@ -118,15 +124,16 @@ def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]
         if "reward" not in event.numbers or event.rejected or not event.text.strip():
             continue
         step.is_end, step.reward = True, event.numbers["reward"]
-        is_right = bool(accuracy(event.text, golds))
-        for each in step.path:
-            each.num_paths += 1
-            each.num_right += is_right
     ends = [step for step in steps.values() if step.is_end]
     shares = [prod(step.share for step in end.path[:-1]) for end in ends]
     supports = supports_of([end.output for end in ends], [end.votes for end in ends], shares)
     for end, support in zip(ends, supports, strict=True):
-        end.support = support
+        end.support, weight = support, end.votes * support.path_share
+        is_right = bool(accuracy(end.output, golds))
+        for step in end.path:
+            step.num_samples += end.votes
+            step.weight += weight
+            step.right_weight += weight * is_right
     return list(steps.values())
 
 
@@ -168,7 +175,7 @@ def _turn(role: str, text: str) -> list[dict[str, str]]:
 
 def _sft(record: Record, steps: Sequence[TreeStep]) -> Iterator[Mapping[str, Any]]:
     for step in steps:
-        if step.is_end and step.num_right:
+        if step.is_end and step.value:
             path = "\n".join(each.text for each in step.path)
             yield {"prompt": _turn("user", record.question), "completion": _turn("assistant", path)}
 
@@ -200,7 +207,7 @@ def _process(record: Record, steps: Sequence[TreeStep]) -> Iterator[Mapping[str,
                 "completions": [step.text for step in end.path],
                 "labels": [step.value >= LEAST_VALUE for step in end.path],
                 "values": [step.value for step in end.path],
-                "paths": [step.num_paths for step in end.path],
+                "samples": [step.num_samples for step in end.path],
             }
 
 
