@@ -5,7 +5,7 @@ OUT/databases/share=SHARE/index/             their index
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,42 +18,45 @@ from askance.retrieval.index.documents import Document, read_documents
 from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.settings import shown
 
+Examples = Mapping[str, Sequence[Example]]
+_SEED = 0
 
-def is_drawn(document: Document, share: float, seed: int) -> bool:
+
+def is_drawn(document: Document, share: float) -> bool:
     """Return whether a document is in a share of the documents.
 
-    The draw depends on the seed, the title and the text alone. A smaller share is a subset of a larger one.
+    The draw depends on the title and the text alone. A smaller share is a subset of a larger one.
     """
-    digest = sha256(f"{seed}\n{document.title}\n{document.text}".encode()).digest()
+    digest = sha256(f"{_SEED}\n{document.title}\n{document.text}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
-def build_database(
-    documents: Sequence[Path], supporting: Collection[str], share: float, out: Path, seed: int = 0
-) -> tuple[Path, int]:
-    """Build the index of a share of the documents, and return its folder and its number of documents.
+def build_database(documents: Sequence[Path], examples: Examples, share: float, out: Path) -> Path:
+    """Build the index of a share of the documents, and return its folder.
 
     Args:
         documents: Files and folders, as for `askance index`.
-        supporting: The titles of documents that are in every share.
+        examples: The questions by dataset, whose supporting documents are in every share.
         share: The share of the other documents, above 0 and at most 1.
 
     Raises:
         DocumentError: The documents can't be read, or none are in the share.
     """
+    supporting = {title for each in examples.values() for one in each for title in one.supporting_titles}
     folder = out / "databases" / f"share={shown(share)}"
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps({"id": each.id, "title": each.title, "text": each.text}, ensure_ascii=False)
         for each in read_documents(documents)
-        if isinstance(each, Document) and (each.title in supporting or is_drawn(each, share, seed))
+        if isinstance(each, Document) and (each.title in supporting or is_drawn(each, share))
     ]
     path = folder / "documents.jsonl"
     write_atomically(path, "".join(f"{line}\n" for line in lines))
-    return folder / "index", build_index([path], folder / "index").documents
+    build_index([path], folder / "index")
+    return folder / "index"
 
 
-def examples_of(grid: Grid) -> dict[str, tuple[Example, ...]]:
+def examples_of(grid: Grid) -> Examples:
     """Return the questions of each dataset of a grid.
 
     Raises:

@@ -10,6 +10,7 @@ from askance.core.answers import Answer
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
 from askance.evaluation.datasets import Example
+from askance.evaluation.report.charts import Point
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -24,22 +25,17 @@ from askance.methods.airrag.method import Airrag, short_form
 from askance.methods.airrag.state import DA
 from studies.airrag_scaling.settings import Setting
 
+AVERAGE = "average"
+"""The name under which the averages of the datasets stand beside them."""
 RECALL = "supporting_recall"
 READ, TOKENS, VALID = "input tokens", "tokens", "valid rollouts"
 """The tokens that count against L_max, L_total (the tokens read and written), and the number of rollouts that
 found a new path to a valid answer."""
+ORACLE, CANDIDATES = "oracle ", "candidates "
+"""What stands before a metric for its greatest score among the candidates of a question, and for the mean."""
+Numbers = Mapping[str, MeanInterval]
 PerQuestion = Mapping[str, Mapping[str, float]]
 """The values of each number by question id."""
-
-
-def oracle(metric: str) -> str:
-    """Return the name of a metric's greatest score among the candidates of a question."""
-    return f"oracle {metric}"
-
-
-def candidates(metric: str) -> str:
-    """Return the name of a metric's mean score over the candidates of a question."""
-    return f"candidates {metric}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +43,29 @@ class Result:
     """A setting with its numbers.
 
     Attributes:
-        average: The unweighted averages of the numbers that every dataset has.
-        num_questions, num_failures: Of all datasets. A failed question scores 0.
+        numbers: The numbers of each dataset, and the unweighted averages of those that every dataset has.
+        num_failures: The number of failed questions, which score 0, in all datasets.
     """
 
     setting: Setting
-    datasets: Mapping[str, Mapping[str, MeanInterval]]
-    average: Mapping[str, MeanInterval]
-    num_questions: int
-    num_failures: int
+    numbers: Mapping[str, Numbers]
+    num_failures: int = 0
+
+
+def points_of(results: Sequence[Result], metric: str, part: str = AVERAGE) -> list[Point]:
+    """Return the settings with the largest database as points of a chart, numbered from the cheapest one.
+
+    Args:
+        part: The dataset, or "average".
+    """
+    largest = max((result.setting.share for result in results), default=1.0)
+    found = [
+        (result.setting.name, numbers[TOKENS].mean, numbers[metric])
+        for result in results
+        if metric in (numbers := result.numbers[part]) and result.setting.share == largest
+    ]
+    found.sort(key=lambda point: (point[1], -point[2].mean))
+    return [Point(number, *point) for number, point in enumerate(found, start=1)]
 
 
 def num_tokens(record: Record) -> int:
@@ -69,19 +79,17 @@ def result_of(setting: Setting, by_dataset: Mapping[str, PerQuestion], runs: Seq
     Args:
         by_dataset: The numbers of each dataset, with at least one question.
     """
-    datasets = {
-        dataset: {name: mean_interval(list(values.values())) for name, values in numbers.items()}
+    values = {
+        dataset: {name: list(each.values()) for name, each in numbers.items()}
         for dataset, numbers in by_dataset.items()
     }
-    names = [
-        name for name in next(iter(by_dataset.values())) if all(name in each for each in datasets.values())
-    ]
-    average = {
-        name: average_interval([list(numbers[name].values()) for numbers in by_dataset.values()])
-        for name in names
+    means = {
+        dataset: {name: mean_interval(each) for name, each in numbers.items()}
+        for dataset, numbers in values.items()
     }
-    records = [record for run in runs for record in run.records]
-    return Result(setting, datasets, average, len(records), sum(record.is_failure for record in records))
+    names = [name for name in next(iter(means.values())) if all(name in each for each in means.values())]
+    means[AVERAGE] = {name: average_interval([each[name] for each in values.values()]) for name in names}
+    return Result(setting, means, sum(record.is_failure for run in runs for record in run.records))
 
 
 def numbers_of(run: RecordedRun, ready: ReadyExperiment) -> PerQuestion:
@@ -110,21 +118,18 @@ def _numbers_of_tree(
 
     If no path ended in a valid answer, the given answer is the only candidate.
     """
-    ends = [
-        event
-        for event in events
-        if isinstance(event, Expanded) and "reward" in event.numbers and not event.rejected
-    ]
-    paths = [end for end in ends if end.action != DA and end.numbers["visits"]]
+    nodes = (event for event in events if isinstance(event, Expanded) and not event.rejected)
+    ends = [node for node in nodes if "reward" in node.numbers]
     scores = [
         {**ready.scoring.scores(example, Answer(end.text, short_form(end.text, example.question)), events)}
         for end in ends
     ] or [dict(record.scores)]
+    paths = [end for end in ends if end.action != DA and end.numbers["visits"]]
     numbers: dict[str, float | None] = {VALID: len(paths)}
     for metric in ready.scoring.names:
         values = [value for each in scores if (value := each[metric]) is not None]
         if values and metric != RECALL:
-            numbers |= {oracle(metric): max(values), candidates(metric): fmean(values)}
+            numbers |= {ORACLE + metric: max(values), CANDIDATES + metric: fmean(values)}
     return numbers
 
 

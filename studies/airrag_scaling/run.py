@@ -4,11 +4,11 @@ python -m studies.airrag_scaling.run --grid grid.toml --rollouts 1 2 4 8 --out F
 python -m studies.airrag_scaling.run --grid grid.toml --rollouts 1 4 --l-max 2048 8192 none \
     --choose-on train --documents corpus.jsonl --share 1 0.5 0.25 --out FOLDER
 
-The grid is that of `askance grid`, with one model and at least one AirRAG method. Every AirRAG method is run
-at all combinations of the given values. Other methods are baselines, which have --l-max and --share alone.
-The first value of each option is the one that the curves over other options use. FOLDER/page has the page,
-its figures as SVG, and all numbers as JSON. FOLDER/presets has the chosen settings. The same command
-continues a stopped run. It exits with 1 if a run has no result.
+The grid is that of `askance grid`, with one model and at least one AirRAG method. Every method is run at all
+combinations of the given values of its parameters, apart from those that the grid sets for it. The first
+value of each option is the one that the curves over other options use. FOLDER has the numbers and the data of
+the figures as CSV, the figures as SVG (with the extra `plots`), and the chosen settings in FOLDER/presets.
+The same command continues a stopped run. It exits with 1 if a run has no result.
 """
 
 import argparse
@@ -17,29 +17,18 @@ from functools import partial
 from pathlib import Path
 
 from askance.configuration.grid import read_grid
-from studies.airrag_scaling.page import write_page
 from studies.airrag_scaling.settings import AXES
-from studies.airrag_scaling.study import Request, measure
+from studies.airrag_scaling.study import Study
 from studies.shared import parser_of
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _parser().parse_args(arguments)
-    request = Request(
-        grid=read_grid(options.grid),
-        axes={axis: tuple(values) for axis in AXES if (values := getattr(options, axis))},
-        one_at_a_time=options.one_at_a_time,
-        choose_on=options.choose_on,
-        documents=options.documents,
-        metrics=options.metrics,
-        seed=options.seed,
-        out=options.out,
-    )
-    study = measure(request)
-    print(f"the page is {write_page(study, options.out)}")
-    for name, reason in study.stopped.items():
-        print(f"stopped: {name}: {reason}", file=sys.stderr)
-    if study.stopped:
+    options = vars(_parser().parse_args(arguments))
+    axes = {axis: tuple(values) for axis in AXES if (values := options.pop(axis))}
+    stopped = Study(**{**options, "grid": read_grid(options["grid"]), "axes": axes}).measure()
+    for name, reason in stopped.items():
+        print(f"stopped, so it is in no figure: {name}: {reason}", file=sys.stderr)
+    if stopped:
         raise SystemExit(1)
 
 
@@ -58,9 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     several("--share", type=float, metavar="SHARE", help="shares of --documents in the database")
     several("--documents", type=Path, metavar="FILE", help="documents to index in place of the grid's index")
     several("--choose-on", metavar="DATASET", help="datasets of the grid by which settings are chosen")
-    parser.add_argument("--metrics", nargs="+", default=["f1", "accuracy"], help="the first one chooses")
     parser.add_argument("--one-at-a-time", action="store_true", help="vary one axis, not all combinations")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the draw of documents")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     return parser
 

@@ -1,13 +1,13 @@
 """The settings that a scaling run compares: every method of a grid at values of five axes.
 
 The axes are `passages` (k), `l_max`, `samples` (n), `rollouts` (R) and `share`, the share of the documents in
-the database. AirRAG has all of them. A baseline, which is any other method, has `l_max` and `share`.
+the database. A method has the share, and the axes that are parameters of it and not set by its table.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any
+from pathlib import Path
 
 from askance.configuration.grid import Grid, Table
 from askance.configuration.methods import method_class
@@ -17,7 +17,6 @@ from askance.methods.airrag.method import Airrag
 PARAMETERS = ("passages", "l_max", "samples", "rollouts")
 SHARE = "share"
 AXES = (*PARAMETERS, SHARE)
-_OF_BASELINES = ("l_max", SHARE)
 Axes = Mapping[str, Sequence[float | None]]
 """The values of each axis that varies or is set, the first of which the curves over other axes use. None
 stands for no limit."""
@@ -42,28 +41,32 @@ class Setting:
         return self.values.get(SHARE) or 1.0
 
     @property
+    def parameters(self) -> dict[str, str]:
+        """The values of the method's parameters as text."""
+        return {axis: shown(self.values[axis]) for axis in PARAMETERS if axis in self.values}
+
+    @property
     def name(self) -> str:
         """The name without the share, such as ``airrag,passages=3,l_max=none``."""
-        return ",".join((self.method, *(f"{axis}={shown(self.values[axis])}" for axis in self._parameters)))
+        return ",".join((self.method, *(f"{axis}={value}" for axis, value in self.parameters.items())))
 
     def run(self, dataset: str, model: str) -> str:
         """Return the name of the run's folder in the folder of the runs."""
-        share = f",share={shown(self.share)}" if SHARE in self.values else ""
-        return f"{dataset}{share}/{model}/{self.name}"
+        return f"{self.dataset(dataset)}/{model}/{self.name}"
 
-    @property
-    def _parameters(self) -> list[str]:
-        return [axis for axis in PARAMETERS if axis in self.values]
-
-    def table(self, table: Table) -> Table:
-        """Return the method's table of the grid with the parameters of this setting."""
-        key = "parameters" if "parameters" in table else "set"
-        own = {axis: shown(self.values[axis]) for axis in self._parameters}
-        return {"method": self.method, **table, key: {**table.get(key, {}), **own}}
+    def dataset(self, name: str) -> str:
+        """Return the name of a dataset together with the share."""
+        return f"{name},share={shown(self.share)}" if SHARE in self.values else name
 
     def is_on_curve(self, axis: str, axes: Axes) -> bool:
-        """Return whether every other axis has its first value, so that the setting is on the axis's curve."""
-        return all(value == axes[other][0] for other, value in self.values.items() if other != axis)
+        """Return whether the setting has the axis, and every other axis has its first value."""
+        others = {name: value for name, value in self.values.items() if name != axis}
+        return axis in self.values and all(value == axes[name][0] for name, value in others.items())
+
+
+def order(value: float | None) -> tuple[bool, float]:
+    """Return the key by which values of an axis are sorted; no limit is the greatest one."""
+    return value is None, value or 0.0
 
 
 def shown(value: float | None) -> str:
@@ -89,12 +92,14 @@ def settings_of(grid: Grid, axes: Axes, *, one_at_a_time: bool = False) -> list[
             )
     settings = []
     for method, table in grid.methods.items():
-        is_airrag = issubclass(method_class(table.get("method", method)), Airrag)
-        own = {axis: axes[axis] for axis in (AXES if is_airrag else _OF_BASELINES) if axis in axes}
-        for values in product(*(dict.fromkeys(values) for values in own.values())):
-            num_changed = sum(value != own[axis][0] for axis, value in zip(own, values, strict=True))
+        cls = method_class(table.get("method", method))
+        own = {SHARE, *(field.name for field in fields(cls))} - table.get(_key(table), {}).keys()
+        varied = {axis: dict.fromkeys(axes[axis]) for axis in AXES if axis in axes and axis in own}
+        for values in product(*varied.values()):
+            setting = Setting(method, dict(zip(varied, values, strict=True)), issubclass(cls, Airrag))
+            num_changed = sum(value != axes[axis][0] for axis, value in setting.values.items())
             if num_changed < 2 or not one_at_a_time:
-                settings.append(Setting(method, dict(zip(own, values, strict=True)), is_airrag))
+                settings.append(setting)
     if not any(setting.is_airrag for setting in settings):
         raise GridError(
             f"{grid.place} has no method airrag or airrag_lite, to measure the scaling of: "
@@ -103,23 +108,27 @@ def settings_of(grid: Grid, axes: Axes, *, one_at_a_time: bool = False) -> list[
     return settings
 
 
+def _key(table: Table) -> str:
+    """Return the key of a method's table that holds its parameters."""
+    return "parameters" if "parameters" in table else "set"
+
+
 def grid_at(
     grid: Grid,
     settings: Sequence[Setting],
-    share: float,
     names: Sequence[str],
     metrics: Sequence[str],
-    index: str = "",
+    index: Path | None = None,
 ) -> Grid:
-    """Return the grid of the settings with this share of the documents.
+    """Return the grid of some datasets and of settings that have the same share of the documents.
 
     Args:
-        index: The folder of the database; empty for that of the grid.
+        index: The folder of the database; None for that of the grid.
     """
-    here = [setting for setting in settings if setting.share == share]
-    datasets: dict[str, Mapping[str, Any]] = {
-        here[0].run(name, "").split("/")[0]: {**grid.datasets[name], **({"index": index} if index else {})}
-        for name in names
-    }
-    methods = {setting.name: setting.table(grid.methods[setting.method]) for setting in here}
-    return replace(grid, datasets=datasets, methods=methods, common={**grid.common, "metrics": list(metrics)})
+    given, methods = {"index": str(index)} if index else {}, dict[str, Table]()
+    for setting in settings:
+        table = grid.methods[setting.method]
+        parameters = {**table.get(_key(table), {}), **setting.parameters}
+        methods[setting.name] = {"method": setting.method, **table, _key(table): parameters}
+    datasets = {settings[0].dataset(name): {**grid.datasets[name], **given} for name in names}
+    return replace(grid, datasets=datasets, methods=methods, common={**grid.common, "metrics": [*metrics]})

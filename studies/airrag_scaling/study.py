@@ -1,36 +1,45 @@
-"""A scaling study: its databases, its runs, and the numbers that its page shows.
+"""A scaling study: its databases, its runs, the numbers that come of them, and compute-optimal settings.
 
-OUT/databases/    the index of each share of the documents
-OUT/runs/         a run folder for each dataset, share and setting
-OUT/presets/      a preset file for each chosen setting
-OUT/page/         the page, its figures, and all numbers as JSON
+OUT/databases/     the index of each share of the documents
+OUT/runs/          a run folder for each dataset, share and setting
+OUT/presets/       a preset file for each chosen setting
+OUT/numbers.csv    every number of every dataset
+OUT/figures.csv    the data of the figures, which are beside it as SVG
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from askance.configuration.grid import Grid
+from askance.configuration.presets import preset_text
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
+from askance.core.parameters import changed_parameters
+from askance.core.ports import Method
 from askance.evaluation.datasets import Example
+from askance.evaluation.report.charts import frontier
+from askance.evaluation.report.writers import csv_text
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.database import build_database, examples_of
-from studies.airrag_scaling.optimal import check_disjoint, frontier_of, write_presets
-from studies.airrag_scaling.page import Study
-from studies.airrag_scaling.results import RECALL, Result, numbers_of, result_of
+from studies.airrag_scaling.figures import write_figures
+from studies.airrag_scaling.results import RECALL, Result, numbers_of, points_of, result_of
 from studies.airrag_scaling.settings import SHARE, Axes, Setting, grid_at, settings_of, shown
 from studies.shared import try_runs
 
+Ready = Mapping[str, ReadyExperiment]
+Runs = Mapping[str, RecordedRun | AskanceError]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Study:
     """The request for a study.
 
     Attributes:
-        choose_on: The datasets of the grid by whose questions settings are chosen.
+        choose_on: The datasets of the grid by whose questions settings are chosen; the others are reported.
         documents: Files and folders to index in place of the grid's index.
-        metrics: The metrics of the answers; settings are chosen by the first one.
     """
 
     grid: Grid
@@ -38,26 +47,50 @@ class Request:
     one_at_a_time: bool
     choose_on: Sequence[str]
     documents: Sequence[Path]
-    metrics: Sequence[str]
-    seed: int
     out: Path
 
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The shares of the documents in the databases."""
-        return tuple(share or 1.0 for share in dict.fromkeys(self.axes.get(SHARE, (1.0,))))
+    def measure(self) -> dict[str, str]:
+        """Make all runs, or complete them, choose settings, and write all numbers, figures and presets.
+
+        Returns:
+            The reason why each run without results stopped, by its name.
+
+        Raises:
+            InputError: The grid, an axis, a dataset or the documents can't be used.
+            AskanceError: Every setting has a run that stopped; this is the reason of the first one.
+        """
+        settings = settings_of(self.grid, self.axes, one_at_a_time=self.one_at_a_time)
+        reporting = [name for name in self.grid.datasets if name not in self.choose_on]
+        self._check(reporting)
+        # The metrics of the answers; settings are chosen by the first one.
+        metrics = tuple(self.grid.common.get("metrics", ("f1", "accuracy")))
+        shares = [share or 1.0 for share in dict.fromkeys(self.axes.get(SHARE, (1.0,)))]
+        examples, ready = examples_of(self.grid), dict[str, ReadyExperiment]()
+        check_disjoint(examples, self.choose_on)
+        for share in shares:
+            names = [*self.grid.datasets] if share == max(shares) else reporting
+            index = build_database(self.documents, examples, share, self.out) if self.documents else None
+            here = [setting for setting in settings if setting.share == share]
+            ready |= grid_at(self.grid, here, names, (*metrics, RECALL), index).prepare()
+        runs = try_runs(ready, self.out / "runs")
+        stopped = {name: run for name, run in runs.items() if isinstance(run, AskanceError)}
+        reported = self._results(settings, reporting, ready, runs)
+        if not reported:
+            raise next(iter(stopped.values()))
+        trees = [each for each in settings if each.is_airrag and each.share == max(shares)]
+        compared = self._results(trees, self.choose_on, ready, runs) if self.choose_on else []
+        methods = {each.name: ready[each.run(reporting[0], self._model)].method for each in trees}
+        self._write_presets(compared, methods, metrics[0])
+        rows = [row for result in (*reported, *compared) for row in _rows(result)]
+        write_atomically(self.out / "numbers.csv", csv_text(rows))
+        write_figures(reported, self.axes, metrics, self.out)
+        return {name: str(error) for name, error in stopped.items()}
 
     @property
-    def reporting(self) -> list[str]:
-        """The datasets whose questions are reported."""
-        return [name for name in self.grid.datasets if name not in self.choose_on]
-
-    @property
-    def model(self) -> str:
-        """The name of the grid's model."""
+    def _model(self) -> str:
         return next(iter(self.grid.models))
 
-    def check(self) -> None:
+    def _check(self, reporting: Sequence[str]) -> None:
         """Raise InputError if parts of the request contradict each other."""
         if len(self.grid.models) > 1:
             raise GridError(
@@ -67,117 +100,64 @@ class Request:
         for name in self.choose_on:
             if name not in self.grid.datasets:
                 raise UnknownName("dataset", name, self.grid.datasets, place="in --choose-on")
-        if not self.reporting:
+        if not reporting:
             raise InputError("--choose-on names every dataset of the grid: leave one to report.")
-        if not self.documents and set(self.shares) != {1.0}:
+        if not self.documents and set(self.axes.get(SHARE, ())) - {1.0}:
             raise InputError("--share takes a part of the documents: name these with --documents FILE.")
 
+    def _results(
+        self, settings: Sequence[Setting], datasets: Sequence[str], ready: Ready, runs: Runs
+    ) -> list[Result]:
+        """Return the result of every setting on some datasets. A setting with a stopped run has none."""
+        results = []
+        for setting in settings:
+            names = {dataset: setting.run(dataset, self._model) for dataset in datasets}
+            made = {dataset: run for dataset in names if isinstance(run := runs[names[dataset]], RecordedRun)}
+            if made.keys() == names.keys():
+                numbers = {dataset: numbers_of(run, ready[names[dataset]]) for dataset, run in made.items()}
+                results.append(result_of(setting, numbers, list(made.values())))
+        return results
 
-def measure(request: Request) -> Study:
-    """Make all runs, or complete them, choose settings, and return what the page shows.
+    def _write_presets(self, compared: Sequence[Result], methods: Mapping[str, Method], metric: str) -> None:
+        """Write a preset for each setting on the Pareto frontier.
 
-    Raises:
-        InputError: The grid, an axis, a dataset or the documents can't be used.
-        AskanceError: Every setting has a run that stopped; this is the reason of the first one.
-    """
-    settings = settings_of(request.grid, request.axes, one_at_a_time=request.one_at_a_time)
-    request.check()
-    examples = examples_of(request.grid)
-    check_disjoint(examples, request.choose_on)
-    ready, sizes = _prepare(request, settings, examples)
-    runs = try_runs(ready, request.out / "runs")
-    stopped = {name: run for name, run in runs.items() if isinstance(run, AskanceError)}
-    reported = _results(request.reporting, settings, request.model, ready, runs)
-    if not reported:
-        raise next(iter(stopped.values()))
-    return Study(
-        metrics=request.metrics,
-        axes=request.axes,
-        reported=reported,
-        chosen=(chosen := _chosen(request, settings, ready, runs)),
-        stopped={name: str(error) for name, error in stopped.items()},
-        facts=_facts(request, examples, sizes),
-        presets=_write_presets(request, chosen, ready),
-    )
-
-
-def _prepare(
-    request: Request, settings: Sequence[Setting], examples: Mapping[str, Sequence[Example]]
-) -> tuple[dict[str, ReadyExperiment], dict[float, int]]:
-    """Build the databases, and return all experiments and the number of documents by share."""
-    supporting = {title for each in examples.values() for one in each for title in one.supporting_titles}
-    ready, sizes = dict[str, ReadyExperiment](), dict[float, int]()
-    for share in request.shares:
-        index = ""
-        if request.documents:
-            folder, sizes[share] = build_database(
-                request.documents, supporting, share, request.out, request.seed
-            )
-            index = str(folder)
-        names = request.grid.datasets if share == max(request.shares) else request.reporting
-        part = grid_at(request.grid, settings, share, list(names), [*request.metrics, RECALL], index)
-        ready |= part.prepare()
-    return ready, sizes
+        Each has a better average score than every one with as many or fewer tokens read and written per
+        question. At any budget, the best affordable setting is the last one whose tokens are within it.
+        """
+        questions = f"{', '.join(self.choose_on)} with {self.grid.models[self._model]['answer']}"
+        settings = {each.setting.name: each.setting for each in compared}
+        for point in frontier(points_of(compared, metric)):
+            at = f"{metric} {point.score} at {point.cost:,.0f} tokens per question"
+            method = methods[point.name]
+            asked = {axis: getattr(method, axis) for axis in settings[point.name].parameters}
+            given = {**changed_parameters(method), **asked}
+            parameters = {name: value for name, value in given.items() if value is not None}
+            (self.out / "presets").mkdir(exist_ok=True)
+            text = preset_text(type(method), parameters, [f"compute-optimal on {questions}: {at}"])
+            write_atomically(self.out / "presets" / f"{point.name}.toml", text)
 
 
-def _results(
-    datasets: Sequence[str],
-    settings: Sequence[Setting],
-    model: str,
-    ready: Mapping[str, ReadyExperiment],
-    runs: Mapping[str, RecordedRun | AskanceError],
-) -> list[Result]:
-    """Return the result of every setting on some datasets. A setting with a stopped run has none."""
-    results = []
-    for setting in settings:
-        names = {dataset: setting.run(dataset, model) for dataset in datasets}
-        made = {dataset: run for dataset in names if isinstance(run := runs[names[dataset]], RecordedRun)}
-        if made.keys() == names.keys():
-            numbers = {dataset: numbers_of(run, ready[names[dataset]]) for dataset, run in made.items()}
-            results.append(result_of(setting, numbers, list(made.values())))
-    return results
+def check_disjoint(examples: Mapping[str, Sequence[Example]], choosing: Sequence[str]) -> None:
+    """Raise InputError if a question by which settings are chosen is also one that they are reported on."""
+    texts = {each.question.text: dataset for dataset in choosing for each in examples[dataset]}
+    for dataset in examples.keys() - {*choosing}:
+        for each in examples[dataset]:
+            if each.question.text in texts:
+                raise InputError(
+                    f"question {each.question.id!r} of {dataset} is also in {texts[each.question.text]}, by "
+                    "which settings are chosen: give files, or lists of ids, without common questions."
+                )
 
 
-def _chosen(
-    request: Request,
-    settings: Sequence[Setting],
-    ready: Mapping[str, ReadyExperiment],
-    runs: Mapping[str, RecordedRun | AskanceError],
-) -> list[Result]:
-    """Return the AirRAG settings on the frontier of the questions to choose by, with the whole database."""
-    if not request.choose_on:
-        return []
-    at = max(request.shares)
-    compared = [setting for setting in settings if setting.is_airrag and setting.share == at]
-    return frontier_of(_results(request.choose_on, compared, request.model, ready, runs), request.metrics[0])
-
-
-def _write_presets(
-    request: Request, chosen: Sequence[Result], ready: Mapping[str, ReadyExperiment]
-) -> list[Path]:
-    methods = {
-        result.setting.name: ready[result.setting.run(request.choose_on[0], request.model)].method
-        for result in chosen
-    }
-    source = f"{', '.join(request.choose_on)} with {request.grid.models[request.model]['answer']}"
-    return write_presets(chosen, methods, request.metrics[0], source, request.out / "presets")
-
-
-def _facts(
-    request: Request, examples: Mapping[str, Sequence[Example]], sizes: Mapping[float, int]
-) -> list[str]:
-    """Return what all results have in common, in sentences."""
-
-    def listed(names: Sequence[str]) -> str:
-        return ", ".join(f"{len(examples[name]):,} of {name}" for name in names) or "none"
-
-    facts = [
-        f"Model: `{request.grid.models[request.model]['answer']}`. Questions to report: "
-        f"{listed(request.reporting)}; to choose settings by: {listed(request.choose_on)}."
-    ]
-    if sizes:
-        listing = ", ".join(f"{size:,} with share {shown(share)}" for share, size in sizes.items())
-        facts.append(
-            f"Documents in the database: {listing}. Each database has all documents that support an answer."
-        )
-    return facts
+def _rows(result: Result) -> Iterator[dict[str, Any]]:
+    """Yield a row of CSV for each number of a result."""
+    values = {axis: shown(value) for axis, value in result.setting.values.items()}
+    named = {"setting": result.setting.name, "method": result.setting.method, **values}
+    for dataset, numbers in result.numbers.items():
+        for name, each in numbers.items():
+            yield named | {
+                "dataset": dataset,
+                "number": name,
+                **asdict(each),
+                "failures": result.num_failures,
+            }

@@ -1,8 +1,9 @@
 """Scaling curves of AirRAG: what is run, which numbers come of it, and what is refused."""
 
+import csv
 import json
 import re
-from dataclasses import replace
+import sys
 
 import pytest
 from tests.evaluation.hand_made import record, written
@@ -14,28 +15,33 @@ from askance.configuration.presets import open_preset
 from askance.core.errors import AskanceError, GridError, InputError
 from askance.core.parameters import parse_parameters
 from askance.core.trace import Expanded, Trace
+from askance.core.types import Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.report.charts import frontier
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.index.documents import Document
+from askance.retrieval.index.index_folder import read_manifest
 from studies import shared
 from studies.airrag_scaling.database import build_database, is_drawn
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
-from studies.airrag_scaling.optimal import frontier_of
-from studies.airrag_scaling.plots import plots_of
+from studies.airrag_scaling.figures import figures_of
 from studies.airrag_scaling.results import (
+    AVERAGE,
+    CANDIDATES,
+    ORACLE,
     READ,
     TOKENS,
     VALID,
     Result,
     average_interval,
-    candidates,
     numbers_of,
-    oracle,
+    points_of,
     result_of,
 )
 from studies.airrag_scaling.run import main
-from studies.airrag_scaling.settings import Setting, settings_of
+from studies.airrag_scaling.settings import Setting, grid_at, settings_of
 
 CITIES = ("Bonn", "Rome", "Oslo", "Riga")
 
@@ -77,6 +83,11 @@ def lines(path, rows):
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def options(folder, *more):
     documents = ("--documents", folder / "documents.jsonl")
     words = ["--grid", folder / "grid.toml", *documents, "--out", folder / "out", *more]
@@ -101,37 +112,80 @@ def model(monkeypatch):
 
 
 def test_the_whole_study(folder, model, capsys):
-    """From a grid to figures, numbers, presets and a page; the same command then asks nothing again."""
+    """From a grid to figures, numbers and presets; the same command then asks nothing again."""
     words = options(folder, "--rollouts", "1", "2", "--l-max", "none", "2000", "--share", "1", "0.5")
     words += ["--choose-on", "train"]
     main(words)
-    page = folder / "out" / "page"
-    content = json.loads((page / "airrag-scaling.json").read_text(encoding="utf-8"))
-    found = {(each["setting"], each["share"]): each for each in content["results"]}
-    assert len(found) == 2 * 2 * 2 + 2 * 2
-    assert content["figures without data"].keys() == {"passages", "samples"}
-    one = found["airrag,l_max=none,rollouts=1", 1]
-    assert one["questions"] == 4
-    assert one["average"]["f1"] == one["datasets"]["dev"]["f1"]
-    assert one["average"]["f1"]["low"] <= one["average"]["f1"]["mean"] <= one["average"]["f1"]["high"]
-    assert all(each["average"][READ]["mean"] <= 2000 for (name, _), each in found.items() if "2000" in name)
-    for name in ("l_max", "rollouts", "share", "valid-rollouts", "choosing", "total", "recall"):
-        assert (page / f"airrag-scaling-{name}.svg").read_text(encoding="utf-8").startswith("<?xml")
-    text = (page / "airrag-scaling.md").read_text(encoding="utf-8")
-    assert "44 with share 1" in text
-    assert "On the frontier: 1: `" in text
-    assert "- passages: only one value of --passages was measured" in text
-    presets = list((folder / "out" / "presets").iterdir())
-    assert {path.stem for path in presets} == {each["setting"] for each in content["chosen"]}
+    out = folder / "out"
+    found = {
+        (each["setting"], each["share"], each["dataset"], each["number"]): each
+        for each in rows_of(out / "numbers.csv")
+    }
+    reported = {key[:2] for key in found if key[2] == "dev"}
+    assert len(reported) == 2 * 2 * 2 + 2 * 2
+    one = {key[2:]: each for key, each in found.items() if key[:2] == ("airrag,l_max=none,rollouts=1", "1")}
+    assert one["dev", "f1"]["num_questions"] == "4"
+    assert one["train", "f1"]["num_questions"] == "4"
+    low, mean, high = (float(one["dev", "f1"][name]) for name in ("low", "mean", "high"))
+    assert low <= mean <= high
+    limited = [float(each["mean"]) for key, each in found.items() if "2000" in key[0] and key[3] == READ]
+    assert max(limited) <= 2000
+    assert len(limited) > len(reported) / 2
+    figures = {"l_max", "rollouts", "share", "valid-rollouts", "choosing", "total", "recall"}
+    figures |= {f"{axis}-tokens" for axis in ("l_max", "rollouts", "share")}
+    assert {path.stem for path in out.glob("*.svg")} == figures, "none of passages and samples"
+    for name in figures:
+        assert (out / f"{name}.svg").read_text(encoding="utf-8").startswith("<?xml")
+    points = rows_of(out / "figures.csv")
+    assert {each["figure"] for each in points} == figures
+    (point,) = (
+        each
+        for each in points
+        if (each["figure"], each["line"], each["x"]) == ("l_max", "airrag, f1", "none")
+    )
+    assert float(point["mean"]) == mean
+    assert [each["x"] for each in points if (each["figure"], each["line"]) == ("l_max", "single, f1")] == [
+        "2000",
+        "none",
+    ], "a baseline, too"
+    documents = (out / "databases/share=1/documents.jsonl").read_text(encoding="utf-8")
+    assert len(documents.splitlines()) == 44
+    presets = list((out / "presets").iterdir())
+    trees = [name for name, share, dataset, _ in found if (share, dataset) == ("1", "train")]
+    assert {path.stem for path in presets} <= {*trees}
     made = Airrag(**open_preset(presets[0]).parameters(Airrag, {}, parse_parameters))
     assert made.verifier == "vote"
-    assert made.rollouts == content["chosen"][0]["rollouts"]
-    files = {path.name: path.read_bytes() for path in page.iterdir()}
+    assert f"rollouts={made.rollouts}" in presets[0].stem
+    assert f"rollouts = {made.rollouts}" in presets[0].read_text(encoding="utf-8"), (
+        "also if it is the default"
+    )
+    assert "compute-optimal on train with scripted: f1 " in presets[0].read_text(encoding="utf-8")
+    files = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     asked = len(model.prompts)
     main(words)
     assert len(model.prompts) == asked
-    assert files == {path.name: path.read_bytes() for path in page.iterdir()}
+    assert files == {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     capsys.readouterr()
+
+
+def test_figures_of_each_dataset_without_matplotlib(folder, model, monkeypatch):
+    """Two datasets that are reported have figures of their own beside the average; CSV needs no extra."""
+    monkeypatch.setattr("studies.airrag_scaling.figures.find_spec", lambda name: None)
+    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    main(options(folder, "--passages", "1", "2"))
+    points = rows_of(folder / "out/figures.csv")
+    lines = {(each["dataset"], each["line"]) for each in points if each["figure"] == "passages"}
+    assert {
+        (part, line) for part in ("average", "dev", "train") for line in ("airrag, f1", "single, f1")
+    } <= lines
+    means = {
+        each["dataset"]: float(each["mean"])
+        for each in points
+        if (each["figure"], each["line"], each["x"]) == ("passages", "single, f1", "1")
+    }
+    assert means["average"] == near((means["dev"] + means["train"]) / 2)
+    assert not list((folder / "out").glob("*.svg"))
 
 
 def test_failed_questions_score_zero_and_stopped_runs_are_named(folder, monkeypatch, capsys):
@@ -155,17 +209,16 @@ def test_failed_questions_score_zero_and_stopped_runs_are_named(folder, monkeypa
     monkeypatch.setattr(shared, "run_grid", stops)
     with pytest.raises(SystemExit, match="1"):
         main(options(folder, "--rollouts", "1", "2"))
-    content = json.loads((folder / "out/page/airrag-scaling.json").read_text(encoding="utf-8"))
-    assert content["stopped"] == dict.fromkeys(
-        [f"{name}/fake/airrag,rollouts=2" for name in ("dev", "train")], "out of paper"
-    )
-    one = next(each for each in content["results"] if each["setting"] == "airrag,rollouts=1")
-    assert (one["failures"], one["questions"]) == (2, 8)
-    assert one["datasets"]["dev"][oracle("f1")]["num_questions"] == 4
-    text = (folder / "out/page/airrag-scaling.md").read_text(encoding="utf-8")
-    assert "`airrag,rollouts=1`, share 1: 2 of 8 questions failed and score 0" in text
-    assert "`dev/fake/airrag,rollouts=2`: stopped, so it is in no figure: out of paper" in text
-    assert "out of paper" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    for name in ("dev", "train"):
+        assert f"stopped, so it is in no figure: {name}/fake/airrag,rollouts=2: out of paper" in error
+    numbers = [each for each in rows_of(folder / "out/numbers.csv") if each["method"] == "airrag"]
+    assert {each["setting"] for each in numbers} == {"airrag,rollouts=1"}
+    assert {each["failures"] for each in numbers} == {"2"}
+    (best,) = (each for each in numbers if (each["dataset"], each["number"]) == ("dev", f"{ORACLE}f1"))
+    assert best["num_questions"] == "4"
+    (average,) = (each for each in numbers if (each["dataset"], each["number"]) == (AVERAGE, "f1"))
+    assert average["num_questions"] == "8"
 
 
 NO_AIRRAG = ("[methods.airrag]\nset", "[methods.flare]\n# set")
@@ -176,7 +229,11 @@ TWO_MODELS = ("[models.fake]", '[models.other]\nanswer = "scripted"\n[models.fak
     ("words", "grid", "message"),
     [
         (["--share", "0"], (), "--share 0: give shares of the documents above 0 and at most 1"),
-        (["--metrics", "f2"], (), "unknown metric 'f2': did you mean 'f1'?"),
+        (
+            [],
+            ("[datasets.dev]", 'metrics = ["f2"]\n[datasets.dev]'),
+            "unknown metric 'f2': did you mean 'f1'?",
+        ),
         (["--rollouts", "0"], (), "parameter rollouts=0 of method airrag"),
         (["--choose-on", "trian"], (), "unknown dataset 'trian' in --choose-on: did you mean 'train'?"),
         (["--choose-on", "train", "dev"], (), "--choose-on names every dataset of the grid"),
@@ -210,7 +267,15 @@ def test_all_combinations_or_one_axis_at_a_time():
     axes = {"passages": (3, 5), "l_max": (None, 2048), "rollouts": (1, 2, 2), "share": (1.0, 0.5)}
     every = settings_of(GRID, axes)
     assert len([each for each in every if each.method == "airrag"]) == 16
-    assert {each.name for each in every if not each.is_airrag} == {"plain,l_max=none", "plain,l_max=2048"}
+    assert {each.name for each in every if not each.is_airrag} == {
+        f"plain,passages={passages},l_max={limit}" for passages in (3, 5) for limit in ("none", "2048")
+    }
+    fixed = {"airrag": {"set": {"rollouts": 8}}, "plain": {"method": "single", "set": {"passages": 0}}}
+    own = settings_of(Grid(datasets=GRID.datasets, methods=fixed), axes)
+    assert {each.method: sorted(each.values) for each in own} == {
+        "airrag": ["l_max", "passages", "share"],
+        "plain": ["l_max", "share"],
+    }, "what the grid sets for a method does not vary"
     star = [each for each in settings_of(GRID, axes, one_at_a_time=True) if each.is_airrag]
     assert [sum(each.values[axis] != values[0] for axis, values in axes.items()) for each in star] == [
         0, 1, 1, 1, 1,
@@ -219,7 +284,7 @@ def test_all_combinations_or_one_axis_at_a_time():
         each.values | {"passages": 3} == {"passages": 3, "l_max": None, "rollouts": 1, "share": 1.0}
         for each in star
     ]
-    table = star[0].table(GRID.methods["airrag"])
+    (table,) = grid_at(GRID, star[:1], ["sample"], ["f1"]).methods.values()
     assert table == {
         "method": "airrag",
         "set": {"verifier": "jcd", "passages": "3", "l_max": "none", "rollouts": "1"},
@@ -234,16 +299,17 @@ def test_a_share_keeps_what_supports_and_grows(tmp_path):
     rows = [{"id": f"{n}", "title": f"T{n}", "text": f"Text {n}."} for n in range(200)]
     lines(tmp_path / "all.jsonl", rows)
     held, counts = {}, {}
+    asked = {"dev": [Example(Question("q", "Why?"), ("T",), supporting_titles=("T7", "T8"))]}
     for share in (0.1, 0.5, 1.0):
-        index, counts[share] = build_database([tmp_path / "all.jsonl"], {"T7", "T8"}, share, tmp_path)
+        index = build_database([tmp_path / "all.jsonl"], asked, share, tmp_path)
+        counts[share] = read_manifest(index).documents
         kept = (index.parent / "documents.jsonl").read_text(encoding="utf-8").splitlines()
         held[share] = {json.loads(line)["title"] for line in kept}
     assert {"T7", "T8"} <= held[0.1] < held[0.5] < held[1.0]
     assert counts == {share: len(titles) for share, titles in held.items()}
     assert counts[1.0] == 200
     drawn = [Document(f"{n}", f"T{n}", f"Text {n}.") for n in range(2000)]
-    assert 900 < sum(is_drawn(each, 0.5, 0) for each in drawn) < 1100
-    assert [is_drawn(each, 0.5, 0) for each in drawn] != [is_drawn(each, 0.5, 1) for each in drawn]
+    assert 900 < sum(is_drawn(each, 0.5) for each in drawn) < 1100
 
 
 def tree(*ends):
@@ -271,21 +337,21 @@ def test_the_numbers_of_a_tree(tmp_path):
     scores = {"f1": 0.0, "accuracy": 0.0}
     run = written(tmp_path / "run", [record(1, scores, text="Rome", short="Rome")], [trace])
     numbers = {name: values["q1"] for name, values in numbers_of(run, ready).items()}
-    assert numbers[oracle("f1")] == near(0.5)
-    assert numbers[oracle("accuracy")] == 1
-    assert numbers[candidates("f1")] == near(0.5 / 4)
+    assert numbers[ORACLE + "f1"] == near(0.5)
+    assert numbers[ORACLE + "accuracy"] == 1
+    assert numbers[CANDIDATES + "f1"] == near(0.5 / 4)
     assert (numbers[VALID], numbers[READ], numbers[TOKENS]) == (2, 100, 110)
     alone = written(tmp_path / "none", [record(1, {"f1": 1.0, "accuracy": 1.0})], [tree()])
     numbers = {name: values["q1"] for name, values in numbers_of(alone, ready).items()}
-    assert (numbers[VALID], numbers[oracle("f1")], numbers[candidates("f1")]) == (0, 1, 1)
+    assert (numbers[VALID], numbers[ORACLE + "f1"], numbers[CANDIDATES + "f1"]) == (0, 1, 1)
 
 
 def test_an_average_gives_every_dataset_the_same_weight():
     small, large = {"f1": {"a": 1.0}}, {"f1": {f"q{n}": 0.0 for n in range(9)}, "recall": {"q0": 1.0}}
-    result = result_of(Setting("airrag", {}), {"small": small, "large": large}, [])
-    assert result.average["f1"].mean == near(0.5)
-    assert result.average["f1"].num_questions == 10
-    assert result.average.keys() == {"f1"}, "a number that one dataset lacks has no average"
+    average = result_of(Setting("airrag", {}), {"small": small, "large": large}, []).numbers[AVERAGE]
+    assert average["f1"].mean == near(0.5)
+    assert average["f1"].num_questions == 10
+    assert average.keys() == {"f1"}, "a number that one dataset lacks has no average"
     scores = [0.0, 1.0, 0.5, 0.25]
     assert average_interval([scores]) == mean_interval(scores)
     both = average_interval([scores, scores])
@@ -295,24 +361,23 @@ def test_an_average_gives_every_dataset_the_same_weight():
         average_interval([])
 
 
-def result(name, tokens, score):
+def result(setting, tokens, score):
     average = {of: MeanInterval(value, value, value, 1) for of, value in ((TOKENS, tokens), ("f1", score))}
-    return Result(Setting(name, {}), {}, average, 1, 0)
+    return Result(setting, {AVERAGE: average})
 
 
 def test_the_frontier():
     """Dearer settings are on it only if they are better than every cheaper one."""
     points = {"a": (900, 0.5), "b": (100, 0.2), "c": (500, 0.5), "d": (300, 0.1), "f": (2000, 0.7)}
-    found = frontier_of([result(name, *point) for name, point in points.items()], "f1")
-    assert [each.setting.name for each in found] == ["b", "c", "f"]
+    results = [result(Setting(name, {}), *point) for name, point in points.items()]
+    smaller = result(Setting("g", {"share": 0.5}), 50, 0.9)
+    found = frontier(points_of([*results, smaller], "f1"))
+    assert [(each.number, each.name) for each in found] == [(1, "b"), (3, "c"), (5, "f")]
     baselines = [
-        replace(result("single", 100, 0.5), setting=Setting("single", {"l_max": limit}, is_airrag=False))
-        for limit in (8.0, None)
+        result(Setting("single", {"l_max": limit}, is_airrag=False), 100, 0.5) for limit in (8.0, None)
     ]
-    figures = plots_of(baselines, {"l_max": (8.0, None), "rollouts": (1, 2)}, ["f1"])
-    reason = "no AirRAG method has a result on this curve"
-    without = {name for name, plot in figures.items() if plot == reason}
-    assert without == {"l_max", "rollouts", "valid-rollouts", "choosing"}, "every run of it may have stopped"
+    figures = figures_of(baselines, {"l_max": (8.0, None), "rollouts": (1, 2)}, ["f1"])
+    assert figures.keys() == {"total"}, "every run of AirRAG may have stopped"
 
 
 def test_paths_at_equal_tokens():
