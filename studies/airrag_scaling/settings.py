@@ -5,12 +5,12 @@ the database. A method has the share, and the axes that are parameters of it and
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from askance.configuration.grid import Grid, Table
-from askance.configuration.methods import method_class
+from askance.configuration.methods import defaults_of, method_class
 from askance.core.errors import GridError, InputError
 from askance.methods.airrag.method import Airrag
 
@@ -93,7 +93,7 @@ def settings_of(grid: Grid, axes: Axes, *, one_at_a_time: bool = False) -> list[
     settings = []
     for method, table in grid.methods.items():
         cls = method_class(table.get("method", method))
-        own = {SHARE, *(field.name for field in fields(cls))} - table.get(_key(table), {}).keys()
+        own = {SHARE, *defaults_of(cls)} - table.get(_key(table), {}).keys()
         varied = {axis: dict.fromkeys(axes[axis]) for axis in AXES if axis in axes and axis in own}
         for values in product(*varied.values()):
             setting = Setting(method, dict(zip(varied, values, strict=True)), issubclass(cls, Airrag))

@@ -25,10 +25,11 @@ from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.database import build_database, examples_of
 from studies.airrag_scaling.figures import write_figures
-from studies.airrag_scaling.results import RECALL, Result, numbers_of, points_of, result_of
+from studies.airrag_scaling.results import AVERAGE, RECALL, Result, numbers_of, points_of, result_of
 from studies.airrag_scaling.settings import SHARE, Axes, Setting, grid_at, settings_of, shown
 from studies.shared import try_runs
 
+METRICS = ("f1", "accuracy")
 Ready = Mapping[str, ReadyExperiment]
 Runs = Mapping[str, RecordedRun | AskanceError]
 
@@ -62,8 +63,8 @@ class Study:
         settings = settings_of(self.grid, self.axes, one_at_a_time=self.one_at_a_time)
         reporting = [name for name in self.grid.datasets if name not in self.choose_on]
         self._check(reporting)
-        # The metrics of the answers; settings are chosen by the first one.
-        metrics = tuple(self.grid.common.get("metrics", ("f1", "accuracy")))
+        given = self.grid.common.get("metrics", METRICS)
+        metrics = [name for name in given if name != RECALL] or [*METRICS]  # the first one chooses
         shares = [share or 1.0 for share in dict.fromkeys(self.axes.get(SHARE, (1.0,)))]
         examples, ready = examples_of(self.grid), dict[str, ReadyExperiment]()
         check_disjoint(examples, self.choose_on)
@@ -100,6 +101,8 @@ class Study:
         for name in self.choose_on:
             if name not in self.grid.datasets:
                 raise UnknownName("dataset", name, self.grid.datasets, place="in --choose-on")
+        if AVERAGE in self.grid.datasets:
+            raise GridError(f"{self.grid.place}: a dataset can't be named {AVERAGE}, as the averages are.")
         if not reporting:
             raise InputError("--choose-on names every dataset of the grid: leave one to report.")
         if not self.documents and set(self.axes.get(SHARE, ())) - {1.0}:

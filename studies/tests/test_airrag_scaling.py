@@ -172,6 +172,9 @@ def test_figures_of_each_dataset_without_matplotlib(folder, model, monkeypatch):
     monkeypatch.setattr("studies.airrag_scaling.figures.find_spec", lambda name: None)
     for name in [name for name in sys.modules if name.startswith("matplotlib")]:
         monkeypatch.setitem(sys.modules, name, None)
+    text = (folder / "grid.toml").read_text(encoding="utf-8")
+    metrics = 'metrics = ["supporting_recall", "f1"]'
+    (folder / "grid.toml").write_text(f"{metrics}\n{text}", encoding="utf-8")
     main(options(folder, "--passages", "1", "2"))
     points = rows_of(folder / "out/figures.csv")
     lines = {(each["dataset"], each["line"]) for each in points if each["figure"] == "passages"}
@@ -239,6 +242,7 @@ TWO_MODELS = ("[models.fake]", '[models.other]\nanswer = "scripted"\n[models.fak
         (["--choose-on", "train"], ("train.jsonl", "dev.jsonl"), "'dev0' of dev is also in train"),
         ([], NO_AIRRAG, "has no method airrag or airrag_lite"),
         ([], TWO_MODELS, "has 2 models"),
+        ([], ("[datasets.train]", "[datasets.average]"), "a dataset can't be named average"),
     ],
 )
 def test_bad_options(folder, model, words, grid, message):
