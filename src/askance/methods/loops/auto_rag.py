@@ -1,18 +1,15 @@
 """Auto-RAG: a dialogue with the retriever, in which the model refines its query until it can answer."""
 
 import re
-from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
-from askance.core.ports import Model, Needs, Run
+from askance.core.ports import Needs, Run
 from askance.core.token_ledger import has_room
-from askance.core.types import GenerateRequest, Hit, Prompt, Question, Sampling, Span, Turn, untrusted
+from askance.core.types import GenerateRequest, Question, Sampling, Span, Turn, untrusted
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import OWN, Layout, in_layout, layout_needs, question_spans
-from askance.methods.common.search import num_fitting
 from askance.methods.common.token_limit import TokenLimited
 
 INSTRUCTION = (
@@ -24,6 +21,8 @@ INSTRUCTION = (
 _QUERY, _FINAL = (
     re.compile(rf".*{words}\s*:", re.IGNORECASE | re.DOTALL) for words in ("query", "final answer")
 )
+
+_STOPS = ("\nRetrieved Document", "\nQuestion:")
 
 
 @checked_dataclass()
@@ -50,49 +49,31 @@ class AutoRag(TokenLimited):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state, query, number = GenerationState(question, run, False, self.layout, OWN), question.text, 0
-        turns = [Turn("system", (Span(INSTRUCTION),))]
+        turns, said = [Turn("system", (Span(INSTRUCTION),))], ""
         turns.append(Turn("user", (Span("Question: "), *question_spans(question))))
-        said, final = "", None
         for step in range(self.max_rounds + 1):
-            prompt, num_tokens = self._prompt(run.model, turns), self.max_tokens
-            if step == self.max_rounds:
-                state.stop_reason = f"there were {self.max_rounds} searches"
-            elif step and not await has_room(
-                run.model, prompt, num_tokens, keep=await run.model.count(prompt)
-            ):
-                state.stop_reason = "there is no room for another search"
-                if not await has_room(run.model, prompt, num_tokens):
-                    break
-            sampling = Sampling(self.max_tokens, stop=("\nRetrieved Document", "\nQuestion:"))
-            request = GenerateRequest(prompt, sampling, key=("turn", step), on_text=run.trace.draft)
+            parts = [span for turn in turns for span in (*turn.parts, Span("\n"))]
+            prompt, num_tokens = in_layout(self.layout, run.model, parts, turns, ""), self.max_tokens
+            if step and not await has_room(run.model, prompt, num_tokens):
+                state.stop_reason = "there is no room for another turn"
+                break
+            sampling, on_text = Sampling(num_tokens, stop=_STOPS), run.trace.draft
+            request = GenerateRequest(prompt, sampling, key=("turn", step), on_text=on_text)
             (written,) = await run.model.generate(request)
             said = state.parse_text(written.text).text.strip()
-            final, asked = _FINAL.match(said), _QUERY.match(said)
-            if final and not asked:
-                state.stop_reason = "the model gave its final answer"
+            named, final = _QUERY.match(said), _FINAL.match(said)
+            if final and not named:
+                state.stop_reason = "the model gives its final answer"
+            elif step == self.max_rounds:
+                state.stop_reason = f"there were {step} searches"
             if state.stop_reason:
                 break
-            number, query = number + bool(asked), (asked and said[asked.end() :].strip()) or query
-            why = "the model names a query" if asked else "the model names neither a query nor its answer"
+            number, query = number + bool(named), (named and said[named.end() :].strip()) or query
+            why = "the model names a query" if named else "the model names neither a query nor its answer"
             decision = run.trace.decide("retrieve", "search", why, query=query)
             hits = await state.search(decision, self.passages, state.shown_ids)
-            turns.append(Turn("assistant", (untrusted(said),)))
-            label = f"Retrieved Document_{number}: "
-            prompt_with = partial(self._prompt_with, run.model, turns, label, hits)
-            hits = hits[: await num_fitting(run, len(hits), prompt_with, self.max_tokens)]
             state.show_passages(hits)
-            turns.append(_found(label, hits))
-        return state.conclude(said[final.end() :] if final else said)
-
-    def _prompt_with(
-        self, model: Model, turns: list[Turn], label: str, hits: Sequence[Hit], num: int
-    ) -> Prompt:
-        return self._prompt(model, [*turns, _found(label, hits[:num])])
-
-    def _prompt(self, model: Model, turns: Sequence[Turn]) -> Prompt:
-        parts = [span for turn in turns for span in (*turn.parts, Span("\n"))]
-        return in_layout(self.layout, model, parts, turns, "")
-
-
-def _found(label: str, hits: Sequence[Hit]) -> Turn:
-    return Turn("user", (Span(label), untrusted(" ".join(hit.passage.text for hit in hits))))
+            found = untrusted(" ".join(hit.passage.text for hit in hits))
+            turns.append(Turn("assistant", (untrusted(said),)))
+            turns.append(Turn("user", (Span(f"Retrieved Document_{number}: "), found)))
+        return state.conclude(_FINAL.sub("", said))

@@ -18,11 +18,10 @@ from askance.text.answers import short_answer
 _ASKED = re.compile(r"follow[ -]?up\s*:[^\S\n]*(.+)$", re.IGNORECASE)
 _FINAL = re.compile(re.escape(FINAL), re.IGNORECASE)
 _NEEDED = "Are follow up questions needed here:"
-_WORKED = {each["question"]: each["lines"].strip() for each in EXAMPLES["iterdrag"]}
 SELF_ASK = PromptTemplate(
     demos=tuple(
-        Demo(asked, f"{_NEEDED} {'Yes' if FOLLOW_UP in lines else 'No'}.\n{lines}")
-        for asked, lines in _WORKED.items()
+        Demo(each["question"], f"{_NEEDED} {'Yes' if FOLLOW_UP in each['lines'] else 'No'}.\n{each['lines']}")
+        for each in EXAMPLES["iterdrag"]
     ),
     system=f'Ask for what is missing in lines with "{FOLLOW_UP}". End with "{FINAL}" and the answer.',
     elicitation=f"\n{FINAL}",
@@ -76,8 +75,8 @@ class SelfAsk(WritesAnswer):
             return (await state.write(self.max_tokens, ("own", step), stop=("\n",))).text.rstrip()
         state.shown.append((0, (*(hit for _, hits in state.shown[-1:] for hit in hits), *hits)))
         prompt = answer_prompt(run.model, question, hits, layout=self.layout, template=self.prompts)
-        sampling = Sampling(self.max_tokens, stop=stops_of(prompt))
-        request = GenerateRequest(prompt, sampling, key=("intermediate", step), on_text=run.trace.draft)
+        sampling, key = Sampling(self.max_tokens, stop=stops_of(prompt)), ("intermediate", step)
+        request = GenerateRequest(prompt, sampling, key=key, on_text=run.trace.draft)
         (written,) = await run.model.generate(request)
         plain = " ".join(state.parse_text(written.text).text.split())
         return f" {short_answer(plain, question) or plain}"
