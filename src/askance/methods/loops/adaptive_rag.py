@@ -38,7 +38,7 @@ class AdaptiveRag(WritesAnswer):
     several_above: float = parameter(2.0, "search before each sentence if the router's number is above this")
 
     paper: ClassVar[str] = "Jeong et al. 2024 (Adaptive-RAG)"
-    searches: ClassVar[str] = "not, once or often, by a router"
+    searches: ClassVar[str] = "as a router decides"
 
     @property
     def thresholds(self) -> tuple[float, float]:

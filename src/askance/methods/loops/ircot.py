@@ -31,7 +31,7 @@ class Ircot(WritesAnswer):
     max_sentences: int = parameter(8, "maximum number of sentences of the reasoning", at_least=1)
 
     paper: ClassVar[str] = "Trivedi et al. 2023 (IRCoT)"
-    searches: ClassVar[str] = "with each sentence of its reasoning"
+    searches: ClassVar[str] = "with each sentence"
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state, query = self.start(question, run), question.text

@@ -23,7 +23,7 @@ class IterRetgen(WritesAnswer):
     max_rounds: int = parameter(3, "number of searches, each followed by an answer", at_least=1)
 
     paper: ClassVar[str] = "Shao et al. 2023 (Iter-RetGen)"
-    searches: ClassVar[str] = "with the question and each answer"
+    searches: ClassVar[str] = "with each answer"
     continues: ClassVar[bool] = False
 
     async def answer(self, question: Question, run: Run) -> Answer:

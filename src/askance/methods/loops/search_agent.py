@@ -103,7 +103,7 @@ class SearchAgent(WritesAnswer):
     max_tokens: int = parameter(512, "maximum number of new tokens of a turn", at_least=1)
 
     paper: ClassVar[str] = "Jin et al. 2025 (Search-R1) and others"
-    searches: ClassVar[str] = "when the model writes a query in tags"
+    searches: ClassVar[str] = "when the model asks in tags"
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state, tags, answer = self.start(question, run), FORMATS[self.format], ""
