@@ -309,7 +309,8 @@ class GenerationState:
         text = full_text(self.run.trace).text.strip()
         passages = list({hit.passage.id: hit.passage for _, hits in self.shown for hit in hits}.values())
         citations = cite_whole_answer(self.run.trace, text, [(self.question.text, passages)])
-        return Answer(text, short_answer(f"The answer is {text}", self.question), citations)
+        stated = text if has_answer(text) else f"The answer is {text}"
+        return Answer(text, short_answer(stated, self.question), citations)
 
     async def ask_short_answer(self) -> str:
         """Ask the model for a short answer if the text states none, and return the added text.

@@ -18,10 +18,8 @@ INSTRUCTION = (
     'end with "Refined Query:" and another query. As soon as you know the answer, write "Final Answer:" and '
     "the answer in a few words."
 )
-_QUERY, _FINAL = (
-    re.compile(rf".*{words}\s*:", re.IGNORECASE | re.DOTALL) for words in ("query", "final answer")
-)
-
+_QUERY = re.compile(r".*query\s*:", re.IGNORECASE | re.DOTALL)
+_FINAL = re.compile(r".*final answer(?:\s+is\b)?\s*:?", re.IGNORECASE | re.DOTALL)
 _STOPS = ("\nRetrieved Document", "\nQuestion:")
 
 
