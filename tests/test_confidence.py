@@ -39,8 +39,18 @@ def abstaining(logit, below=0.3):
     return Abstaining(ScriptedPairScorer(lambda *pair: float(logit)), below, CALIBRATION)
 
 
+SEARCHES = {
+    ("lines", 0): " Follow up: Where does the leaning tower stand?",
+    ("turn", 0): "<search>leaning tower</search>",
+}
+"""The replies that make methods search which need not."""
+
+
 def engine(method=None, logit=5.0, passages=(PISA, BONN), **fields):
-    model = ScriptedModel(lambda prompt, key: Reply(TEXT, sureness=0.3), scores=lambda prompt, option: -1.0)
+    model = ScriptedModel(
+        lambda prompt, key: Reply(SEARCHES.get(key[2:], TEXT), sureness=0.3),
+        scores=lambda prompt, option: -1.0,
+    )
     fields = {"abstaining": abstaining(logit), "encoder": ScriptedEncoder()} | fields
     return Engine(method or Single(), {"answer": model}, ScriptedRetriever(passages), **fields)
 

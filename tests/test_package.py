@@ -14,11 +14,13 @@ import askance
 
 def test_exported_names():
     assert sorted(askance.__all__) == [
-        "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Conversation", "Demo",
-        "Encoder", "Engine", "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit",
+        "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Conversation", "Cut", "Demo",
+        "Encoder", "Engine", "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation",
+        "GenerationState", "Hit",
         "InputError", "Method", "Model", "Needs", "PairScorer", "Parameters", "Passage", "Question",
-        "QuestionRewriter", "Raw", "Reranker", "Result", "Retriever", "Run", "Sampling", "Scored", "Span",
-        "Token", "Trace", "Turn", "Usage", "Want", "__version__", "checked_dataclass", "implements",
+        "QuestionRewriter", "Raw", "Reranker", "Result", "Retriever", "Run", "Sampling", "Scored",
+        "SentenceEnd", "Span", "StopCondition", "TextEnd", "Token", "Trace", "Turn", "Usage", "Want",
+        "WritesAnswer", "__version__", "checked_dataclass", "implements",
         "open_engine", "parameter", "read_config",
     ]  # fmt: skip
     assert dir(askance) == sorted(askance.__all__)

@@ -28,6 +28,7 @@ from askance.core.token_ledger import Budget as Budget
 from askance.core.trace import Trace as Trace
 from askance.core.types import Attention as Attention
 from askance.core.types import Chat as Chat
+from askance.core.types import Cut as Cut
 from askance.core.types import Demo as Demo
 from askance.core.types import GenerateRequest as GenerateRequest
 from askance.core.types import Generation as Generation
@@ -38,11 +39,16 @@ from askance.core.types import Raw as Raw
 from askance.core.types import Sampling as Sampling
 from askance.core.types import Scored as Scored
 from askance.core.types import Span as Span
+from askance.core.types import StopCondition as StopCondition
 from askance.core.types import Token as Token
 from askance.core.types import Turn as Turn
 from askance.core.types import Want as Want
 from askance.evaluation.datasets import Example as Example
+from askance.methods.common.generation_state import GenerationState as GenerationState
+from askance.methods.common.generation_state import WritesAnswer as WritesAnswer
 from askance.methods.common.question_rewriter import QuestionRewriter as QuestionRewriter
+from askance.text.answers import SentenceEnd as SentenceEnd
+from askance.text.answers import TextEnd as TextEnd
 
 __version__: str
 __all__: list[str]

@@ -17,7 +17,7 @@ from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import ScriptedModel
 from tests.laboratory import EVERY_METHOD
 
-OWN_PROMPTS = {"airrag", "airrag_lite", "iterdrag", "blender", "selfrag_authors"}
+OWN_PROMPTS = {"auto_rag", "airrag", "airrag_lite", "iterdrag", "blender", "selfrag_authors"}
 
 
 @pytest.mark.parametrize("name", EVERY_METHOD)

@@ -290,6 +290,21 @@ def test_another_method_is_a_path_of_its_own():
 
 
 @pytest.mark.parametrize(
+    "name", ["ircot", "iter_retgen", "self_ask", "auto_rag", "adaptive_rag", "search_agent"]
+)
+def test_a_loop_method_may_be_an_action(name):
+    def reply(prompt, key):
+        said = " It is the Mohawk River. So the final answer is: the Mohawk River. Then"
+        return f"{said} <answer>it</answer>" if "other" in key else playing()(prompt, key)
+
+    result, _ = run(with_other(make_method(name)), ScriptedModel(reply))
+    others = [event.text for event in nodes(result).values() if event.action == "other"]
+    assert others == ["it" if name == "search_agent" else "the Mohawk River"]
+    assert any(key[0] == "other" for key in calls(result))
+    assert make_method("airrag", {"actions": f"da,{name}"}).actions.names == (name,)
+
+
+@pytest.mark.parametrize(
     ("method", "outcomes"),
     [
         (with_other(Failing(UnknownName("thing", "x", ()))), {"failed"}),

@@ -252,3 +252,17 @@ def test_it_may_be_an_action_of_airrag():
     result, _ = run(method, ScriptedModel(None, context_tokens=20_000))
     assert "blender" in {event.action for event in result.trace.events if event.type == "expand"}
     assert result.trace.committed == result.answer.text
+
+
+def test_loop_methods_may_be_members():
+    def reply(prompt, key):
+        member = key[0] in ("ircot", "iter_retgen", "self_ask", "auto_rag", "adaptive_rag", "search_agent")
+        said = " It is the Delaware. So the final answer is: the Delaware River. Then"
+        return f"{said}<answer>the Delaware River</answer>" if member else CHOSEN
+
+    names = ("ircot", "iter_retgen", "self_ask", "auto_rag", "adaptive_rag", "search_agent")
+    result, _ = run(make_method("blender", {"methods": ",".join(names)}), ScriptedModel(reply))
+    keys = {event.key[0] for event in result.trace.events if isinstance(event, Generated)}
+    assert keys >= {*names}
+    assert not any(isinstance(event, Failed) for event in result.trace.events)
+    assert result.answer.short == CHOSEN

@@ -73,6 +73,7 @@ def test_everything_of_a_text_comes_back_also_in_the_next_process(tmp_path):
         ({}, {"want": ALL}, 2),
         ({}, {"n": 2}, 2),
         ({}, {"until": SentenceEnd()}, 2),
+        ({}, {"keeps_thoughts": True}, 2),
         ({}, {"prompt": Raw((Span("Where does the Arno end?", trusted=False),))}, 2),
         ({}, {"key": ("other",)}, 1),  # nothing is drawn
         ({"sampling": DRAWN}, {"sampling": DRAWN, "key": ("other",)}, 2),

@@ -176,3 +176,13 @@ def test_attention_has_no_columns_of_thoughts():
         tracker.set_attention(np.arange(2 + number, dtype=np.float32), 1)
     rows = [token.attention.tolist() for token in tracker.tokens]
     assert rows == [[0, 4], [0, 4, 5]]
+
+
+@pytest.mark.parametrize("thoughts", [Thoughts(9, may_be_open=True), Thoughts(9, are_open=True), Thoughts()])
+def test_thoughts_may_stay_in_the_text_where_stop_strings_apply_to_them(thoughts):
+    request = GenerateRequest(CHAT, Sampling(9, stop=("</q>",)), key=(), keeps_thoughts=True)
+    tracker = StopTracker(request, thoughts)
+    for piece in ("<think>", "Hm.", "</think>", " <q>", "Bonn", "</q>"):
+        tracker.add(tracker.token(0, piece))
+    written = tracker.generation()
+    assert (written.text, written.thoughts) == ("<think>Hm.</think> <q>Bonn", "")

@@ -74,7 +74,7 @@ def test_small_talk_is_searched_for_only_if_it_is_the_first_message(served, stre
 
 METHODS = (
     "single flare dragin closed_book fixed_sentence fixed_length iterdrag draft_agreement selfrag "
-    "airrag_lite blender".split()
+    "airrag_lite blender ircot iter_retgen self_ask auto_rag adaptive_rag search_agent".split()
 )
 LINKS = "![x](http://evil.example) in Uppsala, [1](http://evil.example) 3.5 times.\n\n\n"
 REPLIES = [

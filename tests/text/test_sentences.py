@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.text import answers as module
-from askance.text.answers import SentenceEnd, first_sentence_end, sentence_spans, sentences
+from askance.text.answers import SentenceEnd, TextEnd, first_sentence_end, sentence_spans, sentences
 from tests.text.pieces import tokens_of
 
 
@@ -133,3 +133,10 @@ def test_a_generation_is_cut_on_a_token_boundary():
     cut = until(tokens_of(pieces))
     assert (cut.keep_tokens, cut.reason) == (4, "sentence")
     assert repr(until) == "SentenceEnd(min_chars=5)", "this is a part of the key of a cache"
+
+
+def test_a_text_ends_with_the_first_of_several_strings_and_names_it():
+    pieces, until = ["a ", "</q", "> b", " </a>"], TextEnd(("</a>", "</q>"))
+    assert [until(tokens_of(pieces[:n])) for n in range(1, 3)] == [None] * 2
+    cut = until(tokens_of(pieces))
+    assert (cut.keep_tokens, cut.reason) == (3, "</q>")

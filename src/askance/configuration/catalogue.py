@@ -88,6 +88,12 @@ METHODS = {
     "selfrag": Kind("askance.methods.selfrag.method:Selfrag"),
     "iterdrag": Kind("askance.methods.iterdrag:Iterdrag"),
     "draft_agreement": Kind("askance.methods.draft_agreement:DraftAgreement"),
+    "ircot": Kind("askance.methods.loops.ircot:Ircot"),
+    "iter_retgen": Kind("askance.methods.loops.iter_retgen:IterRetgen"),
+    "self_ask": Kind("askance.methods.loops.self_ask:SelfAsk"),
+    "auto_rag": Kind("askance.methods.loops.auto_rag:AutoRag"),
+    "adaptive_rag": Kind("askance.methods.loops.adaptive_rag:AdaptiveRag"),
+    "search_agent": Kind("askance.methods.loops.search_agent:SearchAgent"),
     "airrag": Kind("askance.methods.airrag.method:Airrag"),
     "airrag_lite": Kind("askance.methods.airrag.method:AirragLite"),
     "blender": Kind("askance.methods.blender:Blender"),
@@ -248,6 +254,7 @@ NAMES = {
     "prompts": ("prompts", (*PROMPT_SETS, *AIRRAG_PROMPT_SETS)),
     "trigger": ("gates", ("token_probability", "every_sentence", "every_tokens", *GATES)),
     "guard": ("guards", ("none", *GUARDS)),
+    "router": ("gates", GATES),
 }
 """The parameters that may name a plug-in: its group, and the names that are part of askance."""
 

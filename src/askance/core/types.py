@@ -210,6 +210,8 @@ class GenerateRequest:
         n: The number of generations.
         key: The name of the call inside its question.
         on_text: A callback that receives the first generation's text as it appears.
+        keeps_thoughts: Whether the thoughts of a reasoning model stay in the text with their tags. Stop
+            strings and conditions then apply to them.
     """
 
     prompt: Prompt
@@ -219,6 +221,7 @@ class GenerateRequest:
     n: int = field(default=1, kw_only=True)
     key: Key = field(kw_only=True)
     on_text: OnText | None = field(default=None, kw_only=True)
+    keeps_thoughts: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

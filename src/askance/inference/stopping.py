@@ -91,6 +91,8 @@ class StopTracker:
         leaked = LEAKED if isinstance(request.prompt, Chat) else ()
         self._stops = (*request.sampling.stop, *leaked)
         self._starts_answer, self._num_blank = not request.prompt.continuation, 0
+        self._keeps_thoughts = request.keeps_thoughts
+        thoughts = Thoughts() if self._keeps_thoughts else thoughts
         self._expected, self._is_thinking, self._thoughts = thoughts, thoughts.are_open, ""
         self._has_thoughts, self._num_added, self._positions = thoughts.are_open, 0, list[int]()
         self._end_tokens: list[Token] = []
@@ -222,6 +224,8 @@ class StopTracker:
         Returns:
             What follows the tag that opens a thought, or None if the text ends in the answer.
         """
+        if self._keeps_thoughts:
+            return None
         text, searched = self._text, max(0, len(self._text) - num_new)
         # A tag opens a thought only at the beginning of a line, so an answer may quote it elsewhere.
         line_start = text.rfind("\n", 0, searched) + 1

@@ -7,7 +7,7 @@ written for this project.
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -108,9 +108,7 @@ class DraftAgreement(WritesAnswer):
 
     async def _read(self, state: GenerationState, hits: Sequence[Hit], key: Key) -> str:
         """Return what the model writes from the passages, and keep those that its prompt has room for."""
-        model, question = state.run.model, state.question
-        prompt = partial(prompts.answer_prompt, model, question, layout=self.layout, template=self.prompts)
-        state.show_passages(tuple(await _fitting(state, hits, prompt, self.max_tokens)))
+        await state.show_fitting(tuple(hits))
         return (await state.write(self.max_tokens, key)).text
 
     async def _judge(self, state: GenerationState, text: str, queries: Sequence[str]) -> tuple[str, str]:
@@ -120,7 +118,9 @@ class DraftAgreement(WritesAnswer):
             NoRoom: The context window or the budget has no room for the request.
         """
         prompt = partial(verdict_prompt, state, text, queries)
-        hits = await _fitting(state, state.hits, prompt, _ONE_LINE.max_tokens)
+        most, max_tokens = len(state.hits), _ONE_LINE.max_tokens
+        num_hits = await num_fitting(state.run, most, lambda num: prompt(state.hits[:num]), max_tokens)
+        hits = state.hits[:num_hits]
         if not await has_room(state.run.model, prompt(hits), _ONE_LINE.max_tokens):
             raise NoRoom
         request = GenerateRequest(prompt(hits), _ONE_LINE, key=("verdict", len(queries) - 1))
@@ -132,13 +132,6 @@ class DraftAgreement(WritesAnswer):
         numbers = {"round": float(len(queries)), "passages": float(len(hits))}
         state.run.trace.decide("support", outcome, why, numbers=numbers)
         return outcome, reply[match.end() if match else 0 :].strip('"“” ')
-
-
-async def _fitting(
-    state: GenerationState, hits: Sequence[Hit], prompt: Callable[[Sequence[Hit]], Prompt], max_tokens: int
-) -> Sequence[Hit]:
-    """Return as many of the best passages as a call has room for."""
-    return hits[: await num_fitting(state.run, len(hits), lambda num: prompt(hits[:num]), max_tokens)]
 
 
 def verdict_prompt(state: GenerationState, text: str, queries: Sequence[str], hits: Sequence[Hit]) -> Prompt:

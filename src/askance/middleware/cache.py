@@ -160,7 +160,9 @@ class CachedModel(WrappedModel):
         self._store, self._source = store, _source(model.name, model.fingerprint)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        settings = (request.prompt, request.sampling, request.want, request.until, request.n)
+        settings = (
+            request.prompt, request.sampling, request.want, request.until, request.n, request.keeps_thoughts
+        )  # fmt: skip
         key = request.key if request.sampling.temperature > 0 else ()
         id = request_id("generate", self._source, *settings, key)
         cached: list[Generation] | None = self._store.find(id)

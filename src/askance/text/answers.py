@@ -126,6 +126,24 @@ class SentenceFollowed:
         return SentenceEnd()(tokens[:-1])
 
 
+@dataclass(frozen=True, slots=True)
+class TextEnd:
+    """A stop condition that ends a generation after the first of several strings, which stays in the text.
+
+    `Generation.finish` is this string. The cut falls on the next token boundary.
+    """
+
+    strings: tuple[str, ...]
+
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        text = "".join(token.text for token in tokens)
+        ends = [(text.index(each) + len(each), each) for each in self.strings if each in text]
+        if not ends:
+            return None
+        end, reason = min(ends)
+        return Cut(sum(token.start < end for token in tokens), reason)
+
+
 _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
 _WIDE = "。，、；：！？؟،؛۔।"
 """The punctuation of Chinese, Japanese, Arabic, Urdu and Hindi."""

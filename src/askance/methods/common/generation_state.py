@@ -1,7 +1,7 @@
 """The state of an answer while a method writes it: prompt, passages, text, and the reason to stop."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -9,12 +9,14 @@ from askance.core.answers import Answer
 from askance.core.errors import ModelFailure
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
+from askance.core.token_ledger import has_room
 from askance.core.trace import Decided
 from askance.core.types import (
     GenerateRequest,
     Generation,
     Hit,
     Key,
+    Prompt,
     Question,
     Sampling,
     Signal,
@@ -23,12 +25,14 @@ from askance.core.types import (
 )
 from askance.methods.common.answer_text import (
     PlainTrace,
+    cite_whole_answer,
     committed_answer,
     decide_short_answer,
     full_text,
     parse_markers,
 )
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate, answer_prompt, layout_needs, stops_of
+from askance.methods.common.search import num_fitting
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.linguistics import content_words
@@ -76,6 +80,8 @@ class GenerationState:
     Attributes:
         asks_short_answer: Whether to ask for a short answer if the text states none.
         text: The answer so far, including citation markers that the model wrote.
+        notes: Text before the answer that the model continues, but that is no part of the answer, such as
+            reasoning and retrieved text.
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         stop_reason: The reason why the answer has ended; an empty string while it continues.
@@ -89,6 +95,7 @@ class GenerationState:
     template: PromptTemplate
     max_tokens: int = 0
     text: str = ""
+    notes: str = ""
     num_tokens: int = 0
     num_searches: int = 0
     hits: tuple[Hit, ...] = ()
@@ -100,6 +107,16 @@ class GenerationState:
     def tokens_left(self) -> int:
         """The number of tokens that may still be added to the answer."""
         return self.max_tokens - self.num_tokens
+
+    def prompt(self, hits: Sequence[Hit] | None = None, further: str = "") -> Prompt:
+        """Return the prompt of the next call.
+
+        Args:
+            hits: Passages in place of those in the prompt.
+            further: Text that follows the notes.
+        """
+        shown, text = self.hits if hits is None else hits, self.notes + further + self.text
+        return answer_prompt(self.run.model, self.question, shown, text, self.layout, self.template)
 
     @property
     def shown_ids(self) -> frozenset[str]:
@@ -137,7 +154,11 @@ class GenerationState:
             return "the query is empty"
         if not content_words(query):
             return "the query has no content word"
-        return "this query was searched for before" if _plain(query) in self.queries else ""
+        return "this query was searched for before" if self.was_searched(query) else ""
+
+    def was_searched(self, query: str) -> bool:
+        """Return whether a query was searched for, apart from case, white space and punctuation."""
+        return _plain(query) in self.queries
 
     async def search_for(self, query: str, k: int, why: str) -> None:
         """Search for `query`, and replace the passages in the prompt with the passages found.
@@ -157,6 +178,17 @@ class GenerationState:
             self.hits = hits
             self.shown.append((len(self.text), hits))
 
+    async def show_fitting(self, hits: tuple[Hit, ...]) -> None:
+        """Replace the passages in the prompt with as many of `hits`, the first ones, as there is room for."""
+        most, max_tokens = len(hits), self.max_tokens
+        num_hits = await num_fitting(self.run, most, lambda num: self.prompt(hits[:num]), max_tokens)
+        self.show_passages(hits[:num_hits])
+
+    async def has_room(self, max_tokens: int) -> bool:
+        """Return whether the next call fits, and the budget has room for another one of its length."""
+        model, prompt = self.run.model, self.prompt()
+        return await has_room(model, prompt, max_tokens, keep=await model.count(prompt))
+
     async def write(
         self,
         max_tokens: int,
@@ -164,18 +196,23 @@ class GenerationState:
         want: Want = Want(),
         until: StopCondition | None = None,
         on_text: Callable[[str], None] | None = None,
+        *,
+        stop: tuple[str, ...] | None = None,
+        keeps_thoughts: bool = False,
     ) -> Generation:
         """Generate and return the next part of the answer, without appending it to the answer.
 
         Args:
             on_text: A function that receives the text while the model writes it. By default, the trace
                 records the text as a draft.
+            stop: The stop strings; by default, those of an answer.
+            keeps_thoughts: Whether thoughts stay in the text (see `GenerateRequest`).
         """
-        prompt = answer_prompt(
-            self.run.model, self.question, self.hits, self.text, self.layout, self.template
+        prompt, on_text = self.prompt(), on_text or self.run.trace.draft
+        sampling = Sampling(max_tokens, stop=stops_of(prompt) if stop is None else stop)
+        request = GenerateRequest(
+            prompt, sampling, want, until, key=key, on_text=on_text, keeps_thoughts=keeps_thoughts
         )
-        sampling, on_text = Sampling(max_tokens, stop=stops_of(prompt)), on_text or self.run.trace.draft
-        request = GenerateRequest(prompt, sampling, want, until, key=key, on_text=on_text)
         (generation,) = await self.run.model.generate(request)
         return generation
 
@@ -261,6 +298,20 @@ class GenerationState:
         await self.ask_short_answer()
         return committed_answer(self.question, self.run, self.shown)
 
+    def conclude(self, text: str) -> Answer:
+        """Commit a text that is only a short answer, and return it.
+
+        Its citation is the passage that supports it best among all that were shown.
+        """
+        if self.stop_reason:
+            self.run.trace.decide("end", "stop", self.stop_reason)
+        self.run.trace.commit(text.strip())
+        text = full_text(self.run.trace).text.strip()
+        passages = list({hit.passage.id: hit.passage for _, hits in self.shown for hit in hits}.values())
+        citations = cite_whole_answer(self.run.trace, text, [(self.question.text, passages)])
+        stated = text if has_answer(text) else f"The answer is {text}"
+        return Answer(text, short_answer(stated, self.question), citations)
+
     async def ask_short_answer(self) -> str:
         """Ask the model for a short answer if the text states none, and return the added text.
 
@@ -275,10 +326,9 @@ class GenerationState:
         text = self.parse_text().text
         if not self.asks_short_answer or has_answer(text):
             return ""
-        so_far = text.rstrip()
-        opening = "" if awaits_answer(text) else _missing_words(so_far, self.template.elicitation)
-        so_far += opening
-        prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.template)
+        so_far = (self.notes + text).rstrip()
+        opening = "" if awaits_answer(text) else _missing_words(text.rstrip(), self.template.elicitation)
+        prompt = answer_prompt(model, question, self.hits, so_far + opening, self.layout, self.template)
         why = "the text does not state its answer"
         decision = await decide_short_answer(self.run, prompt, SHORT_ANSWER_TOKENS, why)
         if decision is None:
@@ -288,7 +338,7 @@ class GenerationState:
         with trace.because(decision):
             request = GenerateRequest(prompt, sampling, until=until, key=ELICITED, on_text=trace.draft)
             (generation,) = await model.generate(request)
-        whole = parse_markers(so_far + generation.text, question, trace).text
+        whole = parse_markers(text.rstrip() + opening + generation.text, question, trace).text
         if not has_answer(whole) or not short_answer(whole, question):
             return ""
         added = opening + generation.text

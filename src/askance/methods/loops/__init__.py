@@ -1,0 +1,1 @@
+"""Loops of searching and writing, which readers know as IRCoT, Iter-RetGen, Self-Ask and search agents."""
