@@ -270,12 +270,12 @@ class GenerationState:
         kept only if a short answer can be extracted from it. If the model can't be asked, because it can't
         continue its own text or has no room for the request, the trace records this.
         """
-        question, trace, model = self.question, self.run.trace, self.run.model
+        question, trace = self.question, self.run.trace
         full_text(trace)
         text = self.parse_text().text
         if not self.asks_short_answer or has_answer(text):
             return ""
-        so_far = text.rstrip()
+        so_far, model = text.rstrip(), self.run.model
         opening = "" if awaits_answer(text) else _missing_words(so_far, self.template.elicitation)
         so_far += opening
         prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.template)
