@@ -36,8 +36,8 @@ POINTS, TABLE = "points.jsonl", "curve.csv"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """What is finished: a model trained from `size` rows or, with a dataset, its scores there.
+class SizePoint:
+    """A finished step: a model trained from `size` rows or, with a dataset, its scores there.
 
     Attributes:
         main_metric: The metric to judge the model by.
@@ -108,21 +108,21 @@ def curve(
         for name, spec in by_name.items()
     }  # fmt: skip
     ready = {key: prepare_experiment(experiment) for key, experiment in experiments.items()}
-    with open_results(folder / POINTS, header, TypeAdapter(CurvePoint)) as (kept, append):
+    with open_results(folder / POINTS, header, TypeAdapter(SizePoint)) as (kept, append):
         points = {(each.size, each.dataset): each for each in kept}
         for each, some in drawn.items():
             if (each, "") not in points:
                 print_plain(err, f"training from {each:,} rows", "dim")
                 with TrainingProgress(err) as progress:
                     train_selfrag(some, load_base(model), settings, folder / str(each) / "model", progress)
-                append([CurvePoint(each)])
+                append([SizePoint(each)])
             for name in (name for name in by_name if (each, name) not in points):
                 with EvaluationProgress(err, f"{each:,} rows, {name}") as status:
                     work = evaluate(
                         ready[each, name], folder / str(each) / name, load_models, progress=status
                     )
                     summary = summarise(asyncio.run(work))
-                points[each, name] = CurvePoint(each, name, summary.main_metric, summary.metrics)
+                points[each, name] = SizePoint(each, name, summary.main_metric, summary.metrics)
                 append([points[each, name]])
     found = [points[key] for key in ready]
     cells = [(f"{p.size:,}", p.dataset, p.main_metric, str(p.scores.get(p.main_metric, "–"))) for p in found]

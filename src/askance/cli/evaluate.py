@@ -26,6 +26,7 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.report.outcomes import inert_threshold
+from askance.evaluation.report.sheet import kappas, read_sheet, shares
 from askance.evaluation.report.tables import NONE, confidence_values
 from askance.evaluation.run.readings import open_reading
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
@@ -247,11 +248,13 @@ def judge(
     index: Path | None = None,
     passages: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
     gamma: Annotated[float, typer.Option(min=0)] = 10,
+    sheet: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge the answers of runs with a model: do citations support them, and are their facts true?
 
-    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue.
+    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue. With --sheet,
+    people have judged the answers, and no model is asked.
 
     Args:
         runs: Run folders written by `askance eval`.
@@ -260,11 +263,15 @@ def judge(
         index: The index in which facts are looked up, made by `askance index`.
         passages: The number of passages to judge each fact by.
         gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
+        sheet: A sheet of `askance export sheet` that somebody filled; repeat it for a second person.
 
     Examples:
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
         askance judge runs/dragin --facts bundled --index sample-index
     """
+    if sheet:
+        _judge_by_people(runs, sheet, as_json=as_json, others=citations or facts or index)
+        return
     _check_named(citations, facts, index)
     recorded = [read_run(folder) for folder in runs]
     for run in recorded:
@@ -283,6 +290,26 @@ def judge(
         return
     for run, results in judged:
         _show_judged(run, results)
+
+
+def _judge_by_people(runs: list[Path], sheets: list[Path], *, as_json: bool, others: object) -> None:
+    """Print the verdicts of one person or two about the answers of a run, and their agreement."""
+    if others or len(runs) != 1 or len(sheets) > 2:
+        raise InputError("--sheet takes one run, at most two sheets, and no other judge.")
+    run = read_run(runs[0])
+    verdicts = {str(path): read_sheet(path, run) for path in sheets}
+    if len(verdicts) < len(sheets):
+        raise InputError(f"the sheet {sheets[0]} is given twice: give that of another person.")
+    means = {name: shares(each) for name, each in verdicts.items()}
+    agreement = kappas(*verdicts.values()) if len(verdicts) == 2 else {}
+    if as_json:
+        print(json_line({"run": str(run.folder), "sheets": means, "kappa": agreement}))
+        return
+    for name, each in means.items():
+        _show_means(run, f"judged in {name}", each)
+    if agreement:
+        rows = [(name, f"{kappa:.3f}", f"{num:,}") for name, (kappa, num) in agreement.items()]
+        out.print(plain_table(("agreement", "Cohen's kappa", "answers"), rows))
 
 
 def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:
