@@ -104,10 +104,6 @@ eval --dataset jsonl:crash.jsonl --out r          -> field answers: not a list, 
 {DONE} --budget calls=9                           -> (budget calls: none, now 9)
 {DONE} --budget cals=9                            -> 'cals' of the budget: did you mean 'calls'?
 {DONE} --budget seconds=0                         -> seconds=0.0 of the budget: expected 0.001 or more
-sweep a --parameter w_sub --value 1 --out r       -> did you mean 'w_sup'
-sweep a --parameter w_sup --value 1 --out r       -> is of single, and only the short form of selfrag and
-sweep absent --parameter w_sup --value 1 --out r  -> absent holds no run
-sweep a --parameter w_sup --out r                 -> --value
 gates                                             -> no outcomes are named: give a file
 gates absent.jsonl                                -> absent.jsonl
 gates absent.jsonl --metric citation_recall       -> needs more than the answer and the gold answers

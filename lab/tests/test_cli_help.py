@@ -30,7 +30,7 @@ TRAINING = {
 
 def test_the_commands():
     assert {" ".join(path) for path in COMMANDS} == {
-        "annotate", "train", "train actions", "train critic", "train curve", "train reader",
+        "annotate", "sweep", "train", "train actions", "train critic", "train curve", "train reader",
         "train relevance", "train reward", "train selfrag",
     }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import re
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -12,14 +11,11 @@ from rich.text import Text
 from askance.ask import describe_models
 from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, recording, with_settings
 from askance.configuration.build import load_entailment, load_models, recommended_in_flight
-from askance.configuration.catalogue import DATASETS, METRICS
-from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import read_grid
-from askance.configuration.methods import make_method
 from askance.configuration.settings import EngineConfig
 from askance.configuration.sources import SourcedConfig
-from askance.core.errors import AskanceError, InputError, UnknownName
+from askance.core.errors import AskanceError, InputError
 from askance.core.ports import language_model
 from askance.core.safe_text import json_line, printable, printable_record
 from askance.evaluation.judging.citations import citation_judge
@@ -28,14 +24,10 @@ from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, chec
 from askance.evaluation.report.outcomes import inert_threshold
 from askance.evaluation.report.sheet import kappas, read_sheet, shares
 from askance.evaluation.report.tables import NONE, confidence_values
-from askance.evaluation.run.readings import open_reading
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.evaluation.run.runner import evaluate as run_experiment
-from askance.evaluation.run.sweep import SWEPT, recorded_parameters
-from askance.evaluation.run.sweep import sweep as write_sweep
 from askance.evaluation.statistics.summaries import Intervals, reading_note, summarise
-from askance.methods.selfrag.method import Selfrag
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
@@ -117,7 +109,7 @@ def grid(
     runs = {name: run for name, run in results.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in results.items() if isinstance(error, AskanceError)}
     if runs:
-        _show_grid(runs)
+        show_grid(runs)
     failed = [name for name, run in runs.items() if _has_failed(run)]
     for name in failed:
         print_plain(err, f"failed: {name}: all {len(runs[name].records):,} questions", "red")
@@ -128,60 +120,12 @@ def grid(
         raise typer.Exit(max(codes))
 
 
-def sweep(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN")],
-    parameter: Annotated[str, typer.Option()],
-    value: Annotated[list[str], typer.Option()],
-    folder: OutOption,
-    dataset: str | None = None,
-) -> None:
-    """Answer the questions of Self-RAG runs with other weights or thresholds, from their traces alone.
-
-    No model is asked. Each value makes a run, which the commands for runs read. Several recorded runs may
-    complete each other: a sweep of the threshold needs one that always searched and one that never did.
-
-    Args:
-        runs: Run folders of selfrag or selfrag_paper in the short form, written by `askance eval`.
-        parameter: The parameter to vary: threshold, w_rel, w_sup or w_use.
-        value: A value of the parameter; may be repeated.
-        folder: The folder of the new runs; each is in OUT/PARAMETER=VALUE.
-        dataset: The dataset, as NAME:FILE; by default the file that the first run used.
-
-    Examples:
-        askance sweep runs/a --parameter w_sup --value 0 --value 5 --out swept
-        askance sweep runs/a runs/b --parameter threshold --value 0.5 --out swept
-    """
-    if parameter not in SWEPT:
-        raise UnknownName("parameter", parameter, SWEPT, place="to sweep")
-    recorded = [read_run(run) for run in runs]
-    parameters, settings = recorded_parameters(recorded, parameter), recorded[0].settings
-    for each in (settings.dataset, *settings.metrics):
-        if re.split("[:@?]", each)[0] not in {*DATASETS, *METRICS}:
-            raise InputError(f"{each!r}, which {runs[0]} names, is no part of askance: sweep another run.")
-    methods = {each: make_method(settings.method, {**parameters, parameter: each}) for each in value}
-    examples = {each.question.id: each for each in read_dataset(dataset or settings.dataset)}
-    scoring = open_metrics(settings.metrics, open_reading(settings.reading, settings.dataset))
-    swept, left_out = dict[str, RecordedRun](), dict[str, str]()
-    for text, method in methods.items():
-        name = f"{parameter}={text}"
-        work = write_sweep(recorded, cast(Selfrag, method), parameter, examples, scoring, folder / name)
-        made, missing = asyncio.run(work)
-        swept |= {name: made} if made.records else {}
-        left_out |= {f"{name}, {id}": why for id, why in missing.items()}
-    if swept:
-        _show_grid(swept)
-    for name, why in left_out.items():
-        print_plain(err, f"left out: {name}: {why}", "yellow")
-    if not swept:
-        raise typer.Exit(1)
-
-
 def _has_failed(run: RecordedRun) -> bool:
     """Return whether all finished questions of a run failed."""
     return bool(run.records) and all(record.is_failure for record in run.records)
 
 
-def _show_grid(runs: dict[str, RecordedRun]) -> None:
+def show_grid(runs: dict[str, RecordedRun]) -> None:
     """Print a line for each run, with its main metric and its cost per question."""
     headings = ("run", "method", "asked", "score (95 %)", "searches", "calls", "tokens")
     table = plain_table(headings, (), num_words=2)

@@ -35,7 +35,6 @@ COMMANDS = {
     "trace": "askance.cli.ask:show_trace",
     "eval": "askance.cli.evaluate:evaluate",
     "grid": "askance.cli.evaluate:grid",
-    "sweep": "askance.cli.evaluate:sweep",
     "models": "askance.cli.lists:models",
     "retrievers": "askance.cli.lists:retrievers",
     "encoders": "askance.cli.lists:encoders",

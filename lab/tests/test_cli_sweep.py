@@ -95,8 +95,11 @@ def test_what_can_not_be_swept(run, evaluate, tmp_path):
         "plugged": {"dataset": "os:getcwd"},
     }.items():
         written(tmp_path / name, [record(1)], **fields, **more)
+    written(tmp_path / "baseline", [record(1)])
     (tmp_path / "other.jsonl").write_text(json.dumps({"id": "q01", "question": "Why?", "answers": ["Rhine"]}))
     for words, told in {
+        "nothing": "nothing holds no run",
+        "baseline": "the run baseline is of single, and only",
         "long": "only the short form of selfrag and selfrag_paper can be swept",
         "few more": "parameter passages: 2, now 1",
         "unjudged": "(mode=always, w_sup=0.0) did not judge what w_sup weighs",
@@ -110,5 +113,9 @@ def test_what_can_not_be_swept(run, evaluate, tmp_path):
         code, _, err = run(*sweep.split(), columns=1000)
         assert (code, told in err) == (2, True), err
         assert not (tmp_path / "swept").exists()
+    code, _, err = run("sweep few --parameter w_sub --value 1 --out swept")
+    assert (code, "did you mean 'w_sup'" in err) == (2, True)
+    code, _, err = run("sweep few --parameter w_sup --out swept")
+    assert (code, "--value" in err) == (2, True)
     code, _, err = run("sweep few --parameter threshold --value 1 --out swept")
     assert (code, "(mode=always, threshold=0.2) did not judge what threshold weighs" in err) == (2, True)

@@ -10,9 +10,9 @@ from askance.core.types import Question
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.paper import SelfragPaper
-from askance.methods.selfrag.recorded import NotRecorded, choose_again
 from askance.methods.selfrag.tokens import NO_RETRIEVAL, NO_SUPPORT, RETRIEVAL
 from askance.models.scripted import ScriptedModel
+from askance_lab.reproductions.selfrag_recorded import NotRecorded, choose_again
 from tests.methods.reflecting import (
     BARE,
     IN_ARNO,

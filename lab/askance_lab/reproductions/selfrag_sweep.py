@@ -18,8 +18,8 @@ from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.record import differences, first_changed_field, make_record
 from askance.evaluation.run.recorded_run import RecordedRun, open_run, read_run
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.selfrag.recorded import NotRecorded, choose_again
 from askance.text.support import source_of
+from askance_lab.reproductions.selfrag_recorded import NotRecorded, choose_again
 
 SWEPT = ("threshold", "w_rel", "w_sup", "w_use")
 """The parameters on which no call of the short form depends."""
