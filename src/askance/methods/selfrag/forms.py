@@ -75,18 +75,14 @@ class Form:
         if segment.is_judged or not self.parameters.grades_segments:
             judged["utility"] = segment.utility
         scores = {group: self.parameters.group_score(group, probs) for group, probs in judged.items()}
-        judged["retrieve"] = segment.retrieve_probs
+        judged["retrieve"], name = segment.retrieve_probs, "score" if segment.is_judged else "score at most"
         self.run.trace.expand(
             node,
             segment.action,
             segment.text,
             passage=segment.hit,
-            numbers={
-                "score" if segment.is_judged else "score at most": score,
-                "sequence": segment.sequence_score,
-                **scores,
-            },
-            distributions={name: dict(probs) for name, probs in judged.items() if probs},
+            numbers={name: score, "sequence": segment.sequence_score, **scores},
+            distributions={group: dict(probs) for group, probs in judged.items() if probs},
             rejected=rejected,
         )
 
