@@ -155,6 +155,11 @@ export factscore long --out n.json                -> is over asqa, and the forma
 export factscore life --out absent/a.json         -> the folder absent does not exist
 export factscore life --out flawed.jsonl          -> it exists already
 export alce long --dataset asqa:absent.json --out n.json -> can't read absent.json
+judge life --sheet absent.csv                     -> absent.csv
+judge life --sheet flawed.jsonl                   -> flawed.jsonl is neither .csv nor .tsv
+judge a b --sheet absent.csv                      -> --sheet takes one run, at most two sheets, and no other
+judge a --sheet x.csv --citations scripted        -> --sheet takes one run, at most two sheets, and no other
+export sheet absent --out n.csv                   -> absent holds no run
 export alce absent --out n.json                   -> absent holds no run
 export alce long                                  -> --out
 compare                                           -> RUN

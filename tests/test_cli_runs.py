@@ -184,3 +184,24 @@ def test_export_the_answers_for_the_scripts_of_the_papers(run, tmp_path, monkeyp
     assert (code, "it exists already" in err) == (2, True)
     assert run("export factscore life --out lives.jsonl")[:2] == (0, "1 questions: lives.jsonl\n")
     assert json.loads((tmp_path / "lives.jsonl").read_text())["topic"] == "Clara Schumann"
+
+
+def test_people_judge_a_run_on_a_sheet(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_long_answer(tmp_path / "long")
+    code, out, _ = run("export sheet long --out ann.csv")
+    assert (code, lines(out)) == (0, ["1 of 2 questions: ann.csv"])
+    blank = (tmp_path / "ann.csv").read_text()
+    (tmp_path / "ann.csv").write_text(blank.replace(",,,,,,", ",,,yes,yes,,"))
+    (tmp_path / "bob.csv").write_text(blank.replace(",,,,,,", ",,,yes,no,,"))
+    before = sorted(tmp_path.rglob("*"))
+    code, out, _ = run("judge long --sheet ann.csv --sheet bob.csv", columns=200)
+    assert code == 0
+    assert "plausible_and_supported 1.000 0.025 to 1.000 1" in lines(out)
+    assert "plausible_and_supported 0.000 0.000 to 0.975 1" in lines(out)
+    assert "supported 0.000 1" in lines(out), "the agreement of both"
+    shown = json.loads(run("judge long --sheet ann.csv --json")[1])
+    assert shown["sheets"]["ann.csv"]["supported"]["mean"] == 1.0
+    assert sorted(tmp_path.rglob("*")) == before
+    code, _, err = run("judge long --sheet ann.csv --sheet ann.csv")
+    assert (code, "is given twice: give that of another person" in err) == (2, True)

@@ -30,8 +30,8 @@ TRAINING = {
 
 def test_the_commands():
     assert {" ".join(path) for path in COMMANDS} == {
-        "annotate", "train", "train actions", "train critic", "train reader", "train relevance",
-        "train reward", "train selfrag",
+        "annotate", "sweep", "train", "train actions", "train critic", "train curve", "train reader",
+        "train relevance", "train reward", "train selfrag",
     }  # fmt: skip
 
 

@@ -100,7 +100,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--train", action="append", default=[], help="a dataset to learn from, as NAME:FILE")
     parser.add_argument("--model", default="bundled:base", help="the model to start from")
-    parser.add_argument("--rows", type=int, help="learn from so many rows, drawn by the seed; by default all")
     parser.add_argument("--set", action="append", default=[], help="a hyperparameter, as parameter=value")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the recipe")
     options = parser.parse_args(arguments)
@@ -112,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
         examples = {**read_datasets(options.train), "articles of squad2": tuple(learned)}
         rows = [row for name, each in examples.items() for row in gold_rows(name, each, settings)]
         random.Random(settings.seed).shuffle(rows)
-        train_selfrag({"gold": rows[: options.rows]}, load_base(options.model), settings, folder, show_step)
+        train_selfrag({"gold": rows}, load_base(options.model), settings, folder, show_step)
     precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
     found = measure(load_hf(str(folder), dtype=precision), list(cases(asked, corpus)))
     print(markdown(COLUMNS, results_table(found)))

@@ -37,7 +37,7 @@ class Table(LongForm):
         await self.wait()
         return [self.path(path.text + letter) for letter in self.table.get(path.text, "")]
 
-    async def judge_support(self, path):
+    async def judge(self, path):
         await self.wait()
         assert path.text not in self.settled
         self.settled.append(path.text)

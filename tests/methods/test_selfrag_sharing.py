@@ -13,6 +13,7 @@ from askance.core.trace import Generated, ScoredOptions, Trace
 from askance.core.types import Hit, Passage
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.paper import SelfragPaper
 from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
@@ -78,6 +79,18 @@ def test_how_often_a_beam_asks(parameters, num_searches):
     assert sum("score at most" in step.numbers for step in tried(result).values()) == 9
 
 
+def test_segments_by_the_paper_are_graded_in_words_one_by_one():
+    """Of five passages, two help: only their segments can enter the beam, and both are judged."""
+    more = {"mode": "always", "max_segments": 1, "max_tokens": 8, "prompts": PLAIN, "ask_short_answer": False}
+    result = asked(SelfragPaper(form="long", **more), ScriptedModel(numbered, scores=labels))
+    assert requests(result) == {"written": 5, "relevant": 5, "fully": 2, "1": 2}
+    dropped = [step for step in tried(result).values() if "score at most" in step.numbers]
+    assert len(dropped) == 3
+    assert not any({"support", "utility"} & step.numbers.keys() for step in dropped)
+    result = asked(SelfragPaper(**more), ScriptedModel(numbered, scores=labels), PASSAGES[:2])
+    assert requests(result) == {"written": 2, "relevant": 2, "fully": 2, "1": 2}, "a whole answer once"
+
+
 class Unhurried(ScriptedScorer):
     """A scorer that finds every passage relevant, after a while."""
 
@@ -138,7 +151,7 @@ class FullSearch(Judged):
 
         async def write(path, action, hit, *, key, whole):
             segment = await bounded(path, action, hit, key=key, whole=whole)
-            return segment if whole else await writer.with_support(path, segment, key=key)
+            return segment if whole else await writer.with_judgements(path, segment, key=key)
 
         writer.write = write
         return await self.selfrag.answer_with(writer, question, run)
@@ -159,8 +172,8 @@ PARAMETERS = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None)
-@given(PARAMETERS, st.integers(0, 10**6), st.booleans())
-def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse):
+@given(st.sampled_from([Selfrag, SelfragPaper]), PARAMETERS, st.integers(0, 10**6), st.booleans())
+def test_a_bounded_search_finds_what_the_full_one_does(cls, parameters, seed, coarse):
     def share(*about):
         chance = random.Random(repr((seed, about)))
         return chance.choice([0.0, 0.5, 1.0]) if coarse else chance.random()
@@ -181,7 +194,7 @@ def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse)
         ),
         lambda answer: distribution(UTILITIES, answer),
     )
-    method = Selfrag(form="long", max_tokens=8, prompts=PLAIN, ask_short_answer=False, **parameters)
+    method = cls(form="long", max_tokens=8, prompts=PLAIN, ask_short_answer=False, **parameters)
     full = asked(FullSearch(method, scorer), ScriptedModel(reply), PASSAGES[:4])
     bounded = asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:4])
     assert bounded.answer == full.answer

@@ -8,6 +8,7 @@ from askance.core.errors import ParameterError, RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
 from askance.core.types import Question, Span
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.paper import SelfragPaper
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.methods.selfrag.segments import Path, Segment, cite_passages
 from askance.methods.selfrag.tokens import (
@@ -66,6 +67,10 @@ POOR = said(
 )
 
 
+ENDING = {RETRIEVAL: 0.5, "[Utility:5]": 0.3, "[Utility:1]": 0.1}
+"""The probabilities at the end of a segment."""
+
+
 @pytest.mark.parametrize(
     ("parameters", "good", "poor"),
     [
@@ -80,6 +85,47 @@ def test_scores_of_the_short_form(parameters, good, poor):
     result, _, _ = run(Selfrag(mode="always", **parameters), native({IN_ARNO: GOOD, IN_PO: POOR}))
     scores = [event.numbers["score"] for event in tried(result).values()]
     assert scores == near([good, poor], "as told", "4 decimals")
+
+
+def test_scores_of_the_short_form_by_the_paper():
+    """p(y) is the product of the probabilities of all tokens."""
+    result, _, _ = run(SelfragPaper(mode="always"), native({IN_ARNO: GOOD, IN_PO: POOR}))
+    good, poor = tried(result).values()
+    sequence = 0.9 * 0.99**3 * 0.8 * 0.6
+    assert good.numbers == near(
+        {
+            "score": sequence + 0.9 / 0.95 + 0.8 / 0.95 + 0.5 * 0.6 / 0.9,
+            "sequence": sequence,
+            "relevance": 0.9 / 0.95,
+            "support": 0.8 / 0.95,
+            "utility": 0.6 / 0.9,
+        }
+    )
+    assert (poor.numbers["support"], poor.numbers["utility"]) == (0, 0)
+
+
+def test_segments_by_the_paper_have_a_utility_each():
+    """It is read where its token would stand, and never of the whole answer."""
+    first = said(ONE_A + RETRIEVAL, {RELEVANT: 0.9, IRRELEVANT: 0.1}, supported(0.8, 0.1, 0.1), ENDING)
+    replies = REPLIES | {IN_ARNO: first}
+    method = SelfragPaper(form="long", max_segments=2, use_seqscore=False)
+    result, prompts, _ = run(method, native(replies))
+    steps = tried(result)
+    assert steps["0.1"].numbers["utility"] == near(0.3 / 0.4)
+    assert steps["0.1"].numbers["score"] == near(0.9 + 0.8 + 0.5 * 0.3 / 0.4)
+    assert steps["0.1.1"].numbers["score"] == near(1 + 1 + 0.5)
+    assert steps["0.1.2"].numbers["utility"] == 0
+    mean = (steps["0.1"].numbers["score"] + steps["0.1.1"].numbers["score"]) / 2
+    assert result.trace.decisions[-1].numbers["0.1.1"] == near(mean)
+    assert len(prompts) == 1 + 2 + 4, "no answer is judged as a whole"
+
+
+def test_a_cut_segment_by_the_paper_has_the_utility_of_its_end():
+    end = "[Relevant]The Arno. It"
+    replies = {IN_ARNO: said(f"{end} is", ends=False), "[Relevant]The Arno.": said(RETRIEVAL, ENDING)}
+    method = SelfragPaper(form="long", mode="always", max_segments=1, max_tokens=4, use_seqscore=False)
+    result, _, _ = run(method, native(replies), (ARNO,))
+    assert tried(result)["0.1"].numbers["utility"] == near(0.3 / 0.4)
 
 
 def test_the_trace_shows_each_candidate():

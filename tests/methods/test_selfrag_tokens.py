@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Hit, Passage, Question
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.paper import SelfragPaper
 from askance.methods.selfrag.prompts import named_option
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
@@ -112,6 +113,17 @@ def test_an_escaped_hit_counts_title_and_text():
 def test_the_score_of_a_candidate(parameters, score):
     assert Selfrag(**parameters).answer_score(CANDIDATE) == near(score)
     assert Selfrag().segment_score(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85), "without utility"
+
+
+def test_the_score_of_a_candidate_by_equations_3_and_4():
+    """The shares of [Relevant], [Fully supported] and [Utility:5] count, also in a segment."""
+    method = SelfragPaper()
+    assert method.answer_score(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.8 + 0.5 * 0.6)
+    assert method.answer_score(CANDIDATE) == near(2.607, "as told", "3 decimals")
+    assert method.segment_score(CANDIDATE) == method.answer_score(CANDIDATE)
+    unjudged = replace(CANDIDATE, support={}, utility={}, is_judged=False)
+    assert method.segment_score(unjudged) == near(math.exp(-0.5) + 0.9 + 1 + 0.5), "an upper bound"
+    assert SelfragPaper(w_use=1.0).utility_score({UTILITIES[0]: 0.3, UTILITIES[4]: 0.1}) == near(0.25)
 
 
 def test_the_least_judgement_of_a_path():

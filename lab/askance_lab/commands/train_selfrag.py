@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from askance_lab.training.selfrag.group_results import GroupResult
     from askance_lab.training.selfrag.judgements import LabelledJudgement
     from askance_lab.training.selfrag.rows import SelfRagRow
-    from askance_lab.training.selfrag.settings import RowSettings
+    from askance_lab.training.selfrag.settings import RowSettings, SelfRagSettings
 
 RowsOption = Annotated[list[Path] | None, typer.Option("--rows")]
 DatasetOption = Annotated[list[str] | None, typer.Option("--dataset")]
@@ -76,7 +76,6 @@ def selfrag(
     check_packages("a Self-RAG model")
     from askance_lab.training.loop.model_folder import check_free
     from askance_lab.training.reader.train_reader import load_base
-    from askance_lab.training.selfrag.assembly import assembled_rows
     from askance_lab.training.selfrag.rows import json_row
     from askance_lab.training.selfrag.settings import SelfRagSettings
     from askance_lab.training.selfrag.train_selfrag import train_selfrag
@@ -85,12 +84,7 @@ def selfrag(
     _check_named(rows, dataset, annotated)
     check_free(folder)
     base, console = load_base(model), out if dry else err
-    rows_by_file = _rows_by_file(rows, dataset, settings, limit)
-    for each in annotated or ():
-        made, left_out = assembled_rows(_annotations(each, limit), settings)
-        rows_by_file[_new_name(each, rows_by_file)] = made
-        for what, count in left_out.items():
-            print_plain(console, f"{each.name}: {count:,} {what}", "yellow")
+    rows_by_file = generator_rows(rows, dataset, annotated, settings, limit)
     if export is not None:
         write_out(export, "".join(json_row(row) for some in rows_by_file.values() for row in some))
 
@@ -234,6 +228,29 @@ def _check_named(*sources: Sequence[Any] | None) -> None:
             "there is nothing to learn from: give --rows FILE, --annotated DIR, or --dataset NAME:FILE to "
             "make rows from it."
         )
+
+
+def generator_rows(
+    files: Sequence[Path] | None,
+    datasets: Sequence[str] | None,
+    annotated: Sequence[Path] | None,
+    settings: "SelfRagSettings",
+    limit: int | None = None,
+) -> "dict[str, tuple[SelfRagRow, ...]]":
+    """Return the rows that a generator learns from, by the name that reports show.
+
+    What the assembly of annotated rows leaves out is printed to standard error.
+    """
+    from askance_lab.training.selfrag.assembly import assembled_rows
+
+    _check_named(files, datasets, annotated)
+    rows = _rows_by_file(files, datasets, settings, limit)
+    for each in annotated or ():
+        made, left_out = assembled_rows(_annotations(each, limit), settings)
+        rows[_new_name(each, rows)] = made
+        for what, count in left_out.items():
+            print_plain(err, f"{each.name}: {count:,} {what}", "yellow")
+    return rows
 
 
 def _rows_by_file(

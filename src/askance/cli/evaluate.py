@@ -22,6 +22,7 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.report.outcomes import inert_threshold
+from askance.evaluation.report.sheet import kappas, read_sheet, shares
 from askance.evaluation.report.tables import NONE, confidence_values
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions, run_grid
@@ -108,7 +109,7 @@ def grid(
     runs = {name: run for name, run in results.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in results.items() if isinstance(error, AskanceError)}
     if runs:
-        _show_grid(runs)
+        show_grid(runs)
     failed = [name for name, run in runs.items() if _has_failed(run)]
     for name in failed:
         print_plain(err, f"failed: {name}: all {len(runs[name].records):,} questions", "red")
@@ -124,7 +125,7 @@ def _has_failed(run: RecordedRun) -> bool:
     return bool(run.records) and all(record.is_failure for record in run.records)
 
 
-def _show_grid(runs: dict[str, RecordedRun]) -> None:
+def show_grid(runs: dict[str, RecordedRun]) -> None:
     """Print a line for each run, with its main metric and its cost per question."""
     headings = ("run", "method", "asked", "score (95 %)", "searches", "calls", "tokens")
     table = plain_table(headings, (), num_words=2)
@@ -191,11 +192,13 @@ def judge(
     index: Path | None = None,
     passages: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
     gamma: Annotated[float, typer.Option(min=0)] = 10,
+    sheet: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge the answers of runs with a model: do citations support them, and are their facts true?
 
-    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue.
+    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue. With --sheet,
+    people have judged the answers, and no model is asked.
 
     Args:
         runs: Run folders written by `askance eval`.
@@ -204,11 +207,15 @@ def judge(
         index: The index in which facts are looked up, made by `askance index`.
         passages: The number of passages to judge each fact by.
         gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
+        sheet: A sheet of `askance export sheet` that somebody filled; repeat it for a second person.
 
     Examples:
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
         askance judge runs/dragin --facts bundled --index sample-index
     """
+    if sheet:
+        _judge_by_people(runs, sheet, as_json=as_json, others=citations or facts or index)
+        return
     _check_named(citations, facts, index)
     recorded = [read_run(folder) for folder in runs]
     for run in recorded:
@@ -227,6 +234,26 @@ def judge(
         return
     for run, results in judged:
         _show_judged(run, results)
+
+
+def _judge_by_people(runs: list[Path], sheets: list[Path], *, as_json: bool, others: object) -> None:
+    """Print the verdicts of one person or two about the answers of a run, and their agreement."""
+    if others or len(runs) != 1 or len(sheets) > 2:
+        raise InputError("--sheet takes one run, at most two sheets, and no other judge.")
+    run = read_run(runs[0])
+    verdicts = {str(path): read_sheet(path, run) for path in sheets}
+    if len(verdicts) < len(sheets):
+        raise InputError(f"the sheet {sheets[0]} is given twice: give that of another person.")
+    means = {name: shares(each) for name, each in verdicts.items()}
+    agreement = kappas(*verdicts.values()) if len(verdicts) == 2 else {}
+    if as_json:
+        print(json_line({"run": str(run.folder), "sheets": means, "kappa": agreement}))
+        return
+    for name, each in means.items():
+        _show_means(run, f"judged in {name}", each)
+    if agreement:
+        rows = [(name, f"{kappa:.3f}", f"{num:,}") for name, (kappa, num) in agreement.items()]
+        out.print(plain_table(("agreement", "Cohen's kappa", "answers"), rows))
 
 
 def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:

@@ -15,6 +15,7 @@ from askance.core.errors import InputError
 from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.metrics.prices import read_prices
 from askance.evaluation.report import export as formats
+from askance.evaluation.report import sheet as sheets
 from askance.evaluation.report import writers
 from askance.evaluation.report.outcomes import inert_threshold, outcome_table
 from askance.evaluation.report.tables import Section, sections_of
@@ -192,6 +193,21 @@ def factscore(run: RunArgument, file: OutOption) -> None:
         askance export factscore runs/other --out other.jsonl
     """
     _write(file, run, formats.factscore)
+
+
+@export.command()
+def sheet(run: RunArgument, file: OutOption) -> None:
+    """Export a run as a sheet on which people judge its answers (CSV); `askance judge --sheet` reads it.
+
+    Args:
+        run: A run folder written by `askance eval`.
+        file: The file to write; it must not exist yet.
+
+    Examples:
+        askance export sheet runs/selfrag --out sheet.csv
+        askance export sheet runs/single --out ann.csv
+    """
+    _write(file, run, sheets.sheet)
 
 
 @export.command()

@@ -98,6 +98,7 @@ METHODS = {
     "airrag_lite": Kind("askance.methods.airrag.method:AirragLite"),
     "blender": Kind("askance.methods.blender:Blender"),
     "dragin_paper": Kind("askance.methods.dragin.paper:DraginPaper"),
+    "selfrag_paper": Kind("askance.methods.selfrag.paper:SelfragPaper"),
 }
 
 GATE = "askance.methods.gates.built_in:"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 LABORATORY = {
-    "commands": ("train", "annotate"),
+    "commands": ("train", "annotate", "sweep"),
     "methods": (
         "flare_token", "flare_entity", "dragin_authors", "selfrag_authors", "closed_book_authors",
         "single_authors", "fixed_length_authors", "fixed_sentence_authors",

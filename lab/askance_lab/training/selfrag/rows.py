@@ -8,7 +8,8 @@ optionally, "input", "id" and "dataset_name". Rows that were made here also have
      "output": "[Retrieval]<paragraph>He died at Vevey.</paragraph>[Relevant]Vevey.[Fully supported]"}
 """
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -210,3 +211,21 @@ def prompt_of(row: SelfRagRow) -> tuple[Span, ...]:
     """Return the prompt of a row, up to where its output begins."""
     instruction, inputs = ((untrusted(escaped(text)),) for text in (row.instruction, row.input))
     return instruction_prompt(instruction, inputs if row.input.strip() else ())
+
+
+def drawn_rows(
+    rows_by_file: Mapping[str, Sequence[SelfRagRow]], size: int, seed: int
+) -> dict[str, list[SelfRagRow]]:
+    """Return `size` rows, drawn by the seed from all files, by file. A smaller draw is part of a larger one.
+
+    Raises:
+        InputError: There are fewer rows.
+    """
+    every = [(name, row) for name, rows in rows_by_file.items() for row in rows]
+    if size > len(every):
+        raise InputError(f"there are {len(every):,} rows, fewer than --size {size:,}: give more rows.")
+    random.Random(f"{seed} drawn").shuffle(every)
+    drawn: dict[str, list[SelfRagRow]] = {}
+    for name, row in every[:size]:
+        drawn.setdefault(name, []).append(row)
+    return drawn

@@ -321,12 +321,12 @@ class GenerationState:
         kept only if a short answer can be extracted from it. If the model can't be asked, because it can't
         continue its own text or has no room for the request, the trace records this.
         """
-        question, trace, model = self.question, self.run.trace, self.run.model
+        question, trace = self.question, self.run.trace
         full_text(trace)
         text = self.parse_text().text
         if not self.asks_short_answer or has_answer(text):
             return ""
-        so_far = (self.notes + text).rstrip()
+        so_far, model = (self.notes + text).rstrip(), self.run.model
         opening = "" if awaits_answer(text) else _missing_words(text.rstrip(), self.template.elicitation)
         prompt = answer_prompt(model, question, self.hits, so_far + opening, self.layout, self.template)
         why = "the text does not state its answer"

@@ -21,7 +21,8 @@ from askance.core.types import Hit, Key
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.segment_writer import SegmentWriter
-from askance.methods.selfrag.segments import START, Action, Path, Segment, record_candidate, search_passages
+from askance.methods.selfrag.segments import START, Action, Path, Segment, search_passages
+from askance.methods.selfrag.tokens import Distribution, Group
 from askance.text.answers import normalise_answer
 
 Scored = tuple[Segment, float]
@@ -63,6 +64,28 @@ class Form:
         )
         return await search_passages(self.run, decision, self.parameters.passages) if searches else ()
 
+    def record(self, node: str, segment: Segment, score: float, rejected: str) -> None:
+        """Record a candidate in the trace: its text, passage, distributions and scores.
+
+        If the segment is not judged yet, `score` is an upper bound.
+        """
+        judged: dict[Group, Distribution] = {"relevance": segment.relevance}
+        if segment.is_judged:
+            judged["support"] = segment.support
+        if segment.is_judged or not self.parameters.grades_segments:
+            judged["utility"] = segment.utility
+        scores = {group: self.parameters.group_score(group, probs) for group, probs in judged.items()}
+        judged["retrieve"], name = segment.retrieve_probs, "score" if segment.is_judged else "score at most"
+        self.run.trace.expand(
+            node,
+            segment.action,
+            segment.text,
+            passage=segment.hit,
+            numbers={name: score, "sequence": segment.sequence_score, **scores},
+            distributions={group: dict(probs) for group, probs in judged.items() if probs},
+            rejected=rejected,
+        )
+
 
 class ShortForm(Form):
     """The short-form answer to one question, chosen among the answers for all passages."""
@@ -79,7 +102,7 @@ class ShortForm(Form):
         if not candidates:
             segment = await self.writer.write(start, "none", None, key=("none",), whole=True)
             score = self.parameters.answer_score(segment)
-            record_candidate(self.run, f"{start.name}.{len(hits) + 1}", segment, score, "")
+            self.record(f"{start.name}.{len(hits) + 1}", segment, score, "")
             option = named_option(segment.text, self.question)
         elif answer_options(self.question):
             segment, option = self._vote(candidates)
@@ -97,7 +120,7 @@ class ShortForm(Form):
         for number, segment in enumerate(segments, start=1):
             score = self.parameters.answer_score(segment)
             rejected = self.parameters.rejection(segment) if segment.text else "it is empty"
-            record_candidate(self.run, f"{start.name}.{number}", segment, score, rejected)
+            self.record(f"{start.name}.{number}", segment, score, rejected)
             if not rejected:
                 kept.append((segment, score))
         if hits and not kept:
@@ -172,7 +195,7 @@ class LongForm(Form):
             unjudged = [path for path in (*finished, *beam) if not path.is_judged]
             if not unjudged:
                 break
-            judged = await self.parameters.together(map(self.judge_support, unjudged))
+            judged = await self.parameters.together(map(self.judge, unjudged))
             judged_paths = dict(zip(unjudged, judged, strict=True))
             paths = [judged_paths.get(path, path) for path in paths]
         for path in paths:
@@ -202,7 +225,7 @@ class LongForm(Form):
         """
 
         async def with_utility(path: Path) -> Path:
-            is_known = path.utility or not path.segments
+            is_known = path.utility or not path.segments or self.parameters.grades_segments
             return path if is_known else replace(path, utility=await self.writer.utility(path))
 
         candidates = [path for path in paths if path.segments] or paths
@@ -228,19 +251,19 @@ class LongForm(Form):
         paths = paths or await self._expand(path, "none", (None,), len(tried) + 1)
         return paths or [replace(path, is_finished=True)]
 
-    async def judge_support(self, path: Path) -> Path:
-        """Return the path with the support of its last segment judged."""
+    async def judge(self, path: Path) -> Path:
+        """Return the path with its last segment judged."""
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
-        segment = await self.writer.with_support(parent, last, key=_key(path.name))
-        record_candidate(self.run, path.name, segment, self.parameters.segment_score(segment), "")
+        segment = await self.writer.with_judgements(parent, last, key=_key(path.name))
+        self.record(path.name, segment, self.parameters.segment_score(segment), "")
         return replace(path, segments=(*before, segment))
 
     def record_pruned(self, path: Path) -> None:
         """Record a path that could not enter the beam even if its last segment were fully supported."""
         why = f"with full support its answer would have {self.score(path):.3f}, and others are better"
         segment = path.segments[-1]
-        record_candidate(self.run, path.name, segment, self.parameters.segment_score(segment), why)
+        self.record(path.name, segment, self.parameters.segment_score(segment), why)
 
     async def _expand(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """Return an extended path for each hit whose new segment passes the constraints.
@@ -262,12 +285,13 @@ class LongForm(Form):
         rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
         score = self.parameters.segment_score(segment)
         if rejected or segment.is_judged:
-            record_candidate(self.run, f"{path.name}.{number}", segment, score, rejected)
+            self.record(f"{path.name}.{number}", segment, score, rejected)
         if rejected:
             return None
         if segment.text:
             path = replace(path, segments=(*path.segments, segment), name=f"{path.name}.{number}")
-        return replace(path, utility=segment.utility, is_finished=segment.is_last)
+        utility = {} if self.parameters.grades_segments else segment.utility
+        return replace(path, utility=utility, is_finished=segment.is_last)
 
 
 def _is_repeated(path: Path, segment: Segment) -> bool:

@@ -15,7 +15,7 @@ from askance.methods.selfrag import prompts, scoring
 from askance.methods.selfrag.forms import LongForm, ShortForm
 from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segment_writer import NativeWriter, SegmentWriter
-from askance.methods.selfrag.segments import cite_passages
+from askance.methods.selfrag.segments import Path, cite_passages
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
 
 
@@ -72,11 +72,21 @@ class Selfrag(OwnParameters):
         """Return the answer that `writer` writes in the chosen form, with citations and a short answer."""
         form = ShortForm if self.form == "short" else LongForm
         path, option = await form(writer).answer()
-        is_native = isinstance(writer, NativeWriter)
+        if writer.was_short and not cite_passages(path)[0]:
+            raise NoRoom("no segment had room")
+        return await self.finish(path, option, question, run, is_native=isinstance(writer, NativeWriter))
+
+    async def finish(
+        self, path: Path, option: str, question: Question, run: Run, *, is_native: bool
+    ) -> Answer:
+        """Return the answer of a path with its citations, and with a short answer, which may be asked for.
+
+        Args:
+            option: The option that the path names, or an empty string.
+            is_native: Whether the path was written with reflection tokens.
+        """
         judged = is_native or "support" in self.needed_groups
         text, citations = check_citations(question, run.trace, *cite_passages(path), judged=judged)
-        if writer.was_short and not text:
-            raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
             short = prompts.named_option(text, question) if prompts.answer_options(question) else text

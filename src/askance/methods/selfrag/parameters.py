@@ -1,8 +1,10 @@
 """The parameters of Self-RAG, and the rules that follow from them: retrieval, scores, hard constraints."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 from askance.core.parameters import checked_dataclass, parameter
+from askance.core.types import Token
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate
 from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag import tokens
@@ -56,6 +58,11 @@ class OwnParameters(SelfragParameters):
     )
     prompts: PromptTemplate = parameter(OWN, "prompt template, without native tokens")
 
+    token_values: ClassVar[Mapping[Group, Distribution]] = tokens.APPENDIX_VALUES
+    """The value of each token in the score of its group."""
+    grades_segments: ClassVar[bool] = False
+    """Whether utility is judged for each segment, instead of for whole answers."""
+
     @property
     def needed_groups(self) -> frozenset[Group]:
         """Return the token groups that the scores, hard constraints or retrieve decisions depend on."""
@@ -81,9 +88,9 @@ class OwnParameters(SelfragParameters):
         A segment whose support is not judged yet counts as fully supported, so its score is an upper bound.
         """
         support = segment.support if segment.is_judged else {tokens.FULLY_SUPPORTED: 1.0}
-        relevance = self.w_rel * tokens.relevance_score(segment.relevance)
+        relevance = self.w_rel * self.group_score("relevance", segment.relevance)
         score = self.use_seqscore * segment.sequence_score + relevance
-        return score + self.w_sup * tokens.support_score(support)
+        return score + self.w_sup * self.group_score("support", support)
 
     def answer_score(self, segment: Segment) -> float:
         """Return the score of a segment that is a whole answer."""
@@ -91,7 +98,15 @@ class OwnParameters(SelfragParameters):
 
     def utility_score(self, utility: Distribution) -> float:
         """Return how much the utility of a whole answer adds to the score of the answer."""
-        return self.w_use * tokens.utility_score(utility)
+        return self.w_use * self.group_score("utility", utility)
+
+    def group_score(self, group: Group, probs: Distribution) -> float:
+        """Return the score of a group from the probabilities of its tokens."""
+        return tokens.group_score(probs, self.token_values[group])
+
+    def sequence_score(self, written: Sequence[Token]) -> float:
+        """Return the score of the text of a segment from the probabilities of its tokens."""
+        return tokens.sequence_score(written)
 
     def rejection(self, segment: Segment) -> str:
         """Return why the hard constraint rejects a segment, or an empty string if it does not."""

@@ -40,7 +40,6 @@ from askance.methods.selfrag.tokens import (
     distribution,
     first_distribution,
     most_likely,
-    sequence_score,
 )
 from askance.text.answers import AnswerEnd, SentenceEnd, has_answer, sentence_spans
 
@@ -71,7 +70,7 @@ class SegmentWriter:
         return Path(retrieve_probs=await self._judge("retrieve", key=("decide",)))
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        """Write the next segment of `path`. Its support may be judged later (see `with_support`).
+        """Write the next segment of `path`. It may be judged later (see `with_judgements`).
 
         If `whole` is true, the segment is the whole rest of the answer and is judged fully.
         """
@@ -88,6 +87,7 @@ class SegmentWriter:
             self.run.trace.decide("segment", "no room", str(error))
             return Segment("", action, hit)
         is_new = bool(segment.text) and passage is not None and action == "retrieve"
+        later = {"support", "utility"} if self.parameters.grades_segments else {"support"}
         segment = replace(  # a judgement by the writing model does not count
             segment,
             relevance=relevance,
@@ -95,25 +95,30 @@ class SegmentWriter:
             utility={},
             labels=frozenset({most_likely(relevance)}),
             retrieve_probs={},
-            is_judged=not is_new or "support" not in self.parameters.needed_groups,
+            is_judged=not is_new or not later & self.parameters.needed_groups,
         )
         if not segment.text or not (whole or self.parameters.reject_unsupported):
             return segment
-        support_task = self.with_support(path, segment, key=key)
-        if not whole:
-            return await support_task  # an upper bound can't show a rejection
+        judging = self.with_judgements(path, segment, key=key)
+        if not whole or (self.parameters.grades_segments and not segment.is_judged):
+            return await judging  # an upper bound can't show a rejection
         answer = f"{path.text} {segment.text}".strip()
         utility_task = self._judge("utility", None, "", answer, key=(*key, "utility"))
-        segment, utility = await self.parameters.together([support_task, utility_task])
+        segment, utility = await self.parameters.together([judging, utility_task])
         return replace(segment, utility=utility)
 
-    async def with_support(self, path: Path, segment: Segment, *, key: Key) -> Segment:
-        """Return `segment`, which follows `path`, with its support judged."""
+    async def with_judgements(self, path: Path, segment: Segment, *, key: Key) -> Segment:
+        """Return `segment`, which follows `path`, with its support (and its own utility, if any) judged."""
         if segment.is_judged:
             return segment
-        support = await self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))
+        judgements = [self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))]
+        if self.parameters.grades_segments:
+            judgements.append(self._judge("utility", None, "", segment.text, key=(*key, "utility")))
+        support, *utility = await self.parameters.together(judgements)
         labels = segment.labels | {most_likely(support)}
-        return replace(segment, support=support, labels=labels, is_judged=True)
+        return replace(
+            segment, support=support, utility=utility[0] if utility else {}, labels=labels, is_judged=True
+        )
 
     async def retrieve_probs(self, path: Path, *, key: Key) -> Distribution:
         """Return the probabilities of the retrieve tokens at the end of a path that has segments."""
@@ -163,7 +168,7 @@ class SegmentWriter:
             written.text,
             action,
             passage,
-            sequence_score=sequence_score(written.tokens),
+            sequence_score=self.parameters.sequence_score(written.tokens),
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
         )
 
@@ -226,6 +231,9 @@ class NativeWriter(SegmentWriter):
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
         vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
         counted = (*tokens, *written.dropped) if finish == "end" else tokens
+        utility = vocabulary.group_probs(tokens, "utility")
+        if self.parameters.grades_segments and not utility:  # the token would stand at the end
+            utility = distribution(written.dropped, "utility")
         return Segment(
             written=" " + vocabulary.text_of(tokens),
             action=action,
@@ -233,23 +241,23 @@ class NativeWriter(SegmentWriter):
             ids=tuple(token.id for token in tokens),
             relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
             support=vocabulary.group_probs(tokens, "support"),
-            utility=vocabulary.group_probs(tokens, "utility"),
+            utility=utility,
             labels=self._vocabulary.token_names(tokens),
             retrieve_probs=distribution(written.dropped, "retrieve") if finish == "retrieve" else {},
-            sequence_score=sequence_score(counted),
+            sequence_score=self.parameters.sequence_score(counted),
             is_last=finish in ("end", "utility"),
         )
 
     async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
         """Return a segment cut by the length limit, with the probabilities of the next reflection tokens."""
         end = await self._probe(replace(path, segments=(*path.segments, segment)), (*key, "onward"))
-        is_judged = end.finish == "utility"
+        is_graded = end.finish == "utility" or self.parameters.grades_segments
         return replace(
             segment,
             retrieve_probs=first_distribution(end, "retrieve"),
-            utility=first_distribution(end, "utility") if is_judged else segment.utility,
+            utility=first_distribution(end, "utility") if is_graded else segment.utility,
             labels=segment.labels | self._vocabulary.token_names(end.tokens),
-            is_last=is_judged or end.finish == "end",
+            is_last=end.finish in ("end", "utility"),
         )
 
     async def _probe(self, path: Path, key: Key, max_tokens: int = 1) -> Generation:

@@ -135,31 +135,3 @@ async def search_passages(run: Run, decision: Decided, k: int) -> tuple[Hit, ...
     cleaned = [tokens.escape_hit(hit) for hit in hits]
     record_escaped(run.trace, "passage", sum(count for _, count in cleaned))
     return tuple(hit for hit, _ in cleaned)
-
-
-def record_candidate(run: Run, node: str, segment: Segment, score: float, rejected: str) -> None:
-    """Record a candidate in the trace: its text, passage, distributions and scores.
-
-    If support is not judged, `score` is an upper bound.
-    """
-    judged = {
-        "relevance": segment.relevance,
-        "support": segment.support,
-        "utility": segment.utility,
-        "retrieve": segment.retrieve_probs,
-    }
-    run.trace.expand(
-        node,
-        segment.action,
-        segment.text,
-        passage=segment.hit,
-        numbers={
-            "score" if segment.is_judged else "score at most": score,
-            "sequence": segment.sequence_score,
-            "relevance": tokens.relevance_score(segment.relevance),
-            **({"support": tokens.support_score(segment.support)} if segment.is_judged else {}),
-            "utility": tokens.utility_score(segment.utility),
-        },
-        distributions={name: dict(probs) for name, probs in judged.items() if probs},
-        rejected=rejected,
-    )

@@ -75,12 +75,29 @@ def most_likely(distribution: Distribution) -> str:
     return best if best and distribution[best] > 0 else ""
 
 
-_UTILITY_VALUES = (-1.0, -0.5, 0.0, 0.5, 1.0)
+APPENDIX_VALUES: Mapping[Group, Distribution] = {
+    "relevance": {RELEVANT: 1.0, IRRELEVANT: 0.0},
+    "support": {FULLY_SUPPORTED: 1.0, PARTIALLY_SUPPORTED: 0.5, NO_SUPPORT: 0.0},
+    "utility": dict(zip(UTILITIES, (-1.0, -0.5, 0.0, 0.5, 1.0), strict=True)),
+}
+"""The value of each token in the score of its group, by the paper's appendix."""
+BEST_TOKENS: Mapping[Group, str] = {
+    "relevance": RELEVANT, "support": FULLY_SUPPORTED, "utility": UTILITIES[-1],
+}  # fmt: skip
+"""The most desirable token of each group (equation 4)."""
+
+
+def group_score(probs: Distribution, values: Distribution) -> float:
+    """Return the mean value of a group's tokens, weighted by their probabilities, or 0 if all are 0."""
+    total = sum(probs.get(token, 0.0) for token in values)
+    if total <= 0:
+        return 0.0
+    return sum(value * probs.get(token, 0.0) for token, value in values.items()) / total
 
 
 def relevance_score(probs: Distribution) -> float:
     """Return P(relevant) / (P(relevant) + P(irrelevant)), or 0 if both are 0."""
-    return _weighted_mean(probs, {RELEVANT: 1.0, IRRELEVANT: 0.0})
+    return group_score(probs, APPENDIX_VALUES["relevance"])
 
 
 def support_score(probs: Distribution) -> float:
@@ -89,12 +106,12 @@ def support_score(probs: Distribution) -> float:
     This follows the appendix of the paper. The main text uses only the normalised probability of the most
     desirable token.
     """
-    return _weighted_mean(probs, {FULLY_SUPPORTED: 1.0, PARTIALLY_SUPPORTED: 0.5, NO_SUPPORT: 0.0})
+    return group_score(probs, APPENDIX_VALUES["support"])
 
 
 def utility_score(probs: Distribution) -> float:
     """Return the expected grade, from 1 to 5, rescaled to the range from -1 to 1."""
-    return _weighted_mean(probs, dict(zip(UTILITIES, _UTILITY_VALUES, strict=True)))
+    return group_score(probs, APPENDIX_VALUES["utility"])
 
 
 def retrieval_share(probs: Distribution) -> float:
@@ -102,7 +119,7 @@ def retrieval_share(probs: Distribution) -> float:
 
     This follows the appendix of the paper. The main text also has P(continue) in the denominator.
     """
-    return _weighted_mean(probs, {RETRIEVAL: 1.0, NO_RETRIEVAL: 0.0})
+    return group_score(probs, {RETRIEVAL: 1.0, NO_RETRIEVAL: 0.0})
 
 
 def should_retrieve(probs: Distribution, threshold: float | None) -> bool:
@@ -118,13 +135,6 @@ def should_retrieve(probs: Distribution, threshold: float | None) -> bool:
 def should_continue(probs: Distribution) -> bool:
     """Return whether "continue to use evidence" is the most likely retrieve token."""
     return most_likely(probs) == CONTINUE
-
-
-def _weighted_mean(probs: Distribution, values: dict[str, float]) -> float:
-    total = sum(probs.get(token, 0.0) for token in values)
-    if total <= 0:
-        return 0.0
-    return sum(value * probs.get(token, 0.0) for token, value in values.items()) / total
 
 
 WANTED = Want(logprob=True, token_probs=SCORED_TOKENS)
