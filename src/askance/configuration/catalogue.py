@@ -181,8 +181,14 @@ ENCODERS = {
     ),
     "hf": Kind(
         "askance.models.hf.encoder:load_encoder",
-        "a model of sentence-transformers: a directory, or a name on the hub",
-        "hf:NAME[?device=…]",
+        "a model of sentence-transformers: a directory, or a name on the hub; ?query=…&passage=…&text=… put "
+        "a prefix before such texts",
+        "hf:NAME[?device=…&query=…&passage=…&text=…]",
+    ),
+    "sgpt": Kind(
+        "askance.models.hf.encoder:load_sgpt",
+        "a causal model that was trained as SGPT: brackets around texts, and a mean weighted by position",
+        "sgpt:NAME[?device=…]",
     ),
     "scripted": Kind(
         "askance.models.scripted:ScriptedEncoder",
