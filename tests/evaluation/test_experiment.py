@@ -17,7 +17,7 @@ from askance.core.trace import Searched
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
-from askance.evaluation.run.dataset_retriever import DatasetRetriever, DatasetRetrievers, gold_texts
+from askance.evaluation.run.dataset_retriever import DatasetRetriever, DatasetRetrievers, dataset_texts
 from askance.evaluation.run.experiment import select_examples, stratified
 from askance.evaluation.run.runner import evaluate
 from askance.evaluation.statistics.run_groups import names_of
@@ -174,7 +174,7 @@ def test_cells_of_a_grid_take_what_they_ask(experiment, tmp_path):
 
 
 def found(supporting_facts, query="anything", k=3, **options):
-    texts = gold_texts(Example(Question("q", "Why?"), (), supporting_facts=supporting_facts))
+    texts = dataset_texts(Example(Question("q", "Why?"), (), supporting_facts=supporting_facts))
     hits = asyncio.run(DatasetRetriever(texts).search(query, k, **options))
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     return [(hit.passage.title, hit.passage.text) for hit in hits]

@@ -23,7 +23,7 @@ from askance.configuration.settings import (
 from askance.core.errors import InputError, about
 from askance.core.ports import Needs, RoleModel
 from askance.core.types import Role
-from askance.evaluation.run.dataset_retriever import TEXTS, DatasetRetrievers
+from askance.evaluation.run.dataset_retriever import NEEDED, DatasetRetrievers
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.provenance import code_of
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
@@ -76,7 +76,7 @@ class Experiment(EngineConfig):
     @property
     def searches_dataset(self) -> bool:
         """Return whether searches return passages of the dataset instead of those of an index."""
-        return str(self.index) in TEXTS
+        return str(self.index) in NEEDED
 
     def check_retrieval(self, needs: Needs) -> None:
         """Check the retriever as `EngineConfig` does, and refuse one with passages of the dataset."""

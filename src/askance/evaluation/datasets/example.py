@@ -111,21 +111,17 @@ class Example:
 def with_passages(convert: Convert[Example]) -> Convert[Example]:
     """Return `convert` with the passages that a record supplies: `ctxs`, as in Self-RAG, or ALCE's `docs`.
 
-    A passage is an object with a "text" and maybe a "title". Fields of these names with anything else are
-    ignored, and so are passages without text.
+    A passage is an object with a "text" and maybe a "title". Anything else in these fields is ignored.
     """
 
     def converting(record: Field, number: int) -> Iterator[Example]:
         given = record.first("ctxs", "docs")
-        listed = given.value if isinstance(given.value, list) else []
-        is_passages = all(isinstance(each, dict) and isinstance(each.get("text"), str) for each in listed)
-        passages = [
-            Paragraph(each.get("title", "").maybe_blank(), each["text"].maybe_blank())
-            for each in (given.each() if listed and is_passages else ())
-            if each["text"].value.strip()
-        ]
+        listed = given.each() if isinstance(given.value, list) else []
+        rows = [row for row in listed if isinstance(row.value, dict) and row.get("text", "").value]
+        texts = [(row.get("title", "").maybe_blank(), row["text"].maybe_blank()) for row in rows]
+        passages = tuple(Paragraph(title, text) for title, text in texts if text.strip())
         for example in convert(record, number):
-            yield replace(example, passages=tuple(passages))
+            yield replace(example, passages=passages)
 
     return converting
 

@@ -5,7 +5,7 @@ well the model answers from the right passages. With `--index @supplied`, every 
 that the file supplies with the question, such as those that the authors of a paper retrieved.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 from askance.core.errors import DatasetError
@@ -15,26 +15,21 @@ from askance.retrieval.scripted import ScriptedRetriever
 
 GOLD, SUPPLIED = "@gold", "@supplied"
 """The names of these retrievers, in place of an index folder."""
+NEEDED = {
+    GOLD: "supporting paragraphs or facts",
+    SUPPLIED: 'passages ("ctxs" or "docs", each with a "text")',
+}
+"""The passages that each retriever returns, in the words of messages."""
 Texts = Sequence[tuple[str, str]]
 """Passages, each as its title, which may be empty, and its text."""
 
 
-def gold_texts(example: Example) -> Texts:
-    """Return the supporting paragraphs of a question or, if it has none, its facts without titles."""
+def dataset_texts(example: Example, name: str = GOLD) -> Texts:
+    """Return the passages of a question for a retriever, which are the facts if `GOLD` has no paragraphs."""
     facts = example.supporting_facts
-    return [(each.title, each.text) for each in facts.supporting] or [("", fact) for fact in facts.facts]
-
-
-def supplied_texts(example: Example) -> Texts:
-    """Return the passages that the file supplies with a question."""
-    return [(each.title, each.text) for each in example.passages]
-
-
-TEXTS: Mapping[str, tuple[Callable[[Example], Texts], str]] = {
-    GOLD: (gold_texts, "supporting paragraphs or facts"),
-    SUPPLIED: (supplied_texts, 'passages ("ctxs" or "docs", each with a "text")'),
-}
-"""The function that returns the passages of a question, and what they are, by the name of the retriever."""
+    passages = example.passages if name == SUPPLIED else facts.supporting
+    texts = [(each.title, each.text) for each in passages]
+    return texts or [("", fact) for fact in facts.facts if name == GOLD]
 
 
 class DatasetRetriever(ScriptedRetriever):
@@ -61,16 +56,15 @@ class DatasetRetrievers(DatasetRetriever):
             DatasetError: A question has no passages; the message names the question.
         """
         super().__init__((), name)
-        self._texts, what = TEXTS[name]
         for example in examples:
-            if not self._texts(example):
+            if not dataset_texts(example, name):
                 raise DatasetError(
-                    f"question {example.question.id!r} has no {what} in its dataset, "
+                    f"question {example.question.id!r} has no {NEEDED[name]} in its dataset, "
                     f"which --index {name} shows: name an index folder, or a file that has them."
                 )
-        content = repr([self._texts(example) for example in examples])
+        content = repr([dataset_texts(example, name) for example in examples])
         self.fingerprint = f"{name} {sha256(content.encode()).hexdigest()}"
 
     def of(self, example: Example) -> DatasetRetriever:
         """Return the retriever of a question."""
-        return DatasetRetriever(self._texts(example), self.name)
+        return DatasetRetriever(dataset_texts(example, self.name), self.name)

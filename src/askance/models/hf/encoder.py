@@ -119,20 +119,14 @@ class SgptEncoder(SentenceEncoder):
 
 
 def load_encoder(
-    name: str,
-    *,
-    device: str = "auto",
-    display_name: str | None = None,
-    query: str = "",
-    passage: str = "",
-    text: str = "",
+    name: str, *, device: str = "auto", display_name: str | None = None, **prefixes: str
 ) -> SentenceEncoder:
     """Load an encoder.
 
     Args:
         name: A folder, or a name on the hub such as "intfloat/e5-base-v2", which is downloaded if needed.
         device: The device, as for `load_hf`.
-        query, passage, text: The prefix of texts of each kind, as for `set_prefixes`.
+        prefixes: The prefixes of texts by their kind, as for `set_prefixes`.
         display_name: The name of the encoder, instead of its specification.
 
     Raises:
@@ -143,9 +137,9 @@ def load_encoder(
     module, folder = load_module("SentenceTransformer", name, device, f"the encoder {display_name or name}")
     if module.get_embedding_dimension() is None:
         raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
-    prefixes = set_prefixes(module, folder, {"query": query, "passage": passage, "text": text})
+    options = set_prefixes(module, folder, prefixes)
     with fitting(name, module.device):
-        return SentenceEncoder(module, display_name or f"hf:{folder}{prefixes}")
+        return SentenceEncoder(module, display_name or f"hf:{folder}{options}")
 
 
 def load_sgpt(name: str, *, device: str = "auto") -> SgptEncoder:

@@ -30,12 +30,12 @@ _KNOWN = {
 _FAMILIES = re.compile(r"(?<![a-z0-9])(?:e5|bge)-")
 
 
-def set_prefixes(module: Any, folder: str, options: Mapping[str, str]) -> str:
+def set_prefixes(module: Any, folder: str, chosen: Mapping[str, str]) -> str:
     """Set the prefixes of a model of sentence-transformers.
 
     Args:
         folder: The folder of the model, or its name on the hub.
-        options: A prefix for each kind of text, or "none"; if all are empty, the defaults apply.
+        chosen: The prefixes by the kind of text, each of which may be "none"; empty for the defaults.
 
     Returns:
         The options that set the same prefixes again, such as ``?query=query: ``; empty if all of them are in
@@ -44,7 +44,6 @@ def set_prefixes(module: Any, folder: str, options: Mapping[str, str]) -> str:
     prompts = module.prompts
     # sentence-transformers prefers its own empty prompt `document` to a `passage` in the files.
     prompts["document"] = next(filter(None, map(prompts.get, _PASSAGE_PROMPTS)), "")
-    chosen = {kind: prefix for kind, prefix in options.items() if prefix}
     if not chosen and not prompts["document"] and not prompts.get("query"):
         chosen = _known_prefixes(folder)
     for kind, prefix in chosen.items():
