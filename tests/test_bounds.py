@@ -16,8 +16,8 @@ TOUCHED = {
     "transformers": "models/hf: the attention that is registered, and the eager one beside each model "
     "(attention.py), the input of a batched forward pass (backend.py), the mappings of model classes "
     "(load.py, entailment.py), the bar of its GGUF reader (noise.py)",
-    "sentence-transformers": "models/hf/encoder.py: the modules of a SentenceTransformer and the "
-    "tokenizer of the first one",
+    "sentence-transformers": "models/hf/encoder.py: the modules of a SentenceTransformer, and the "
+    "tokenizer and the modalities of the first one",
     "tantivy": "retrieval/index/lexical.py: meta.json, .managed.json, the names of lock files and of files "
     "that strike out passages",
     "xllamacpp": "models/llama_cpp: the structures of llama.cpp, field by field (declarations.py), and where "

@@ -150,6 +150,10 @@ judge long --citations bundled                    -> unknown entailment 'bundled
 judge life --facts scripted --index absent        -> the index absent
 judge life --gamma -1 --citations scripted        -> --gamma
 judge absent --citations scripted                 -> absent holds no run
+judge life --mauve scripted                       -> has no gold answer, with which MAUVE compares
+judge long --mauve hf:absent/                     -> absent
+export trec life --out absent/a.run               -> the folder absent does not exist
+export trec absent --qrels --out n.qrels          -> absent holds no run
 export alce life --out n.json  -> is over biographies, and the format alce is for runs over asqa
 export factscore long --out n.json                -> is over asqa, and the format factscore is for
 export factscore life --out absent/a.json         -> the folder absent does not exist

@@ -147,6 +147,18 @@ def test_judge_the_citations(run, tmp_path):
     )
 
 
+def test_judge_by_mauve(run, tmp_path):
+    pytest.importorskip("sklearn")
+    folder = write_long_answer(tmp_path / "long")
+    code, out, _ = run("judge", folder, "--mauve", "scripted", columns=300)
+    (file,) = (folder / "judged").glob("mauve-*.json")
+    by = "mauve by scripted, 1 answers; the interval is the range of 5 clusterings"
+    assert (code, lines(out)[0], lines(out)[-2]) == (0, f"single {by}", f"judged: {file}")
+    both = json.loads(run("judge", folder, "--mauve", "scripted", "--citations", "scripted", "--json")[1])
+    assert [each["kind"] for each in both["runs"][0]["judged"]] == ["citations", "mauve"]
+    assert both["runs"][0]["judged"][1]["scores"] == json.loads(file.read_text())["scores"]
+
+
 def test_judge_the_facts_of_several_runs(run, tmp_path, sample_index, monkeypatch):
     def reply(self, shown, key):
         return Reply("- Radium was found." if key[2] == "split" else "true")
@@ -182,6 +194,8 @@ def test_export_the_answers_for_the_scripts_of_the_papers(run, tmp_path, monkeyp
     again = f"export alce long --dataset 'asqa:{FILES / 'asqa.json'}' --out alce.json"
     code, _, err = run(again, columns=300)
     assert (code, "it exists already" in err) == (2, True)
+    assert run("export trec long --qrels --out long.qrels")[:2] == (0, "1 of 2 questions: long.qrels\n")
+    assert {line.split()[0] for line in (tmp_path / "long.qrels").read_text().splitlines()} == {"-3"}
     assert run("export factscore life --out lives.jsonl")[:2] == (0, "1 questions: lives.jsonl\n")
     assert json.loads((tmp_path / "lives.jsonl").read_text())["topic"] == "Clara Schumann"
 

@@ -13,11 +13,12 @@ from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import read_grid
 from askance.configuration.settings import EngineConfig
 from askance.core.errors import DatasetError, InputError, RunFolderError
+from askance.core.trace import Searched
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
+from askance.evaluation.run.dataset_retriever import DatasetRetriever, DatasetRetrievers, dataset_texts
 from askance.evaluation.run.experiment import select_examples, stratified
-from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
 from askance.evaluation.statistics.run_groups import names_of
 from askance.models.scripted import ScriptedEncoder
@@ -172,8 +173,9 @@ def test_cells_of_a_grid_take_what_they_ask(experiment, tmp_path):
     }
 
 
-def gold_texts(supporting_facts, query="anything", k=3, **options):
-    hits = asyncio.run(GoldRetriever(supporting_facts).search(query, k, **options))
+def found(supporting_facts, query="anything", k=3, **options):
+    texts = dataset_texts(Example(Question("q", "Why?"), (), supporting_facts=supporting_facts))
+    hits = asyncio.run(DatasetRetriever(texts).search(query, k, **options))
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     return [(hit.passage.title, hit.passage.text) for hit in hits]
 
@@ -184,15 +186,36 @@ def test_the_gold_retriever_finds_the_supporting_facts_with_every_query():
     mann = Paragraph("Mann", "He was born in Lübeck.", ((0, 22),))
     facts = SupportingFacts((mann, pisa, bonn))
     both = [("Mann", mann.text), ("Bonn", bonn.text)]
-    assert (gold_texts(facts), gold_texts(facts, k=1), gold_texts(facts, "?!")) == (both, both[:1], [])
-    (first,) = asyncio.run(GoldRetriever(facts).search("x", 1))
-    assert gold_texts(facts, exclude=frozenset({first.passage.id})) == both[1:]
+    assert (found(facts), found(facts, k=1), found(facts, "?!")) == (both, both[:1], [])
+    (first,) = asyncio.run(DatasetRetriever(both).search("x", 1))
+    assert found(facts, exclude=frozenset({first.passage.id})) == both[1:]
     untitled = SupportingFacts(facts=("Argon is a gas.", "Gases can't be chewed."))
-    assert gold_texts(untitled) == [("", "Argon is a gas."), ("", "Gases can't be chewed.")]
+    assert found(untitled) == [("", "Argon is a gas."), ("", "Gases can't be chewed.")]
     with pytest.raises(InputError, match="k=0"):
-        gold_texts(facts, k=0)
+        found(facts, k=0)
     with pytest.raises(DatasetError, match="'q7' has no supporting paragraphs"):
-        GoldRetrievers((Example(Question("q7", "Why?"), ("because",)),))
+        DatasetRetrievers((Example(Question("q7", "Why?"), ("because",)),))
+
+
+def test_supplied_passages_in_place_of_an_index(tmp_path):
+    first, second = {"title": "Bonn", "text": "Bonn lies on the Rhine."}, {"title": None, "text": "Old."}
+    row = {"question": "Which river?", "answers": ["Rhine"], "ctxs": [first, second, {"text": " "}]}
+    path = write(tmp_path / "own.jsonl", (row, {**row, "ctxs": [second]}))
+    experiment = Experiment(
+        dataset=f"jsonl:{path}", method="single", index=Path("@supplied"), models={"answer": "scripted"}
+    )
+    recorded = run(experiment, tmp_path / "run")
+    searches = [
+        [(hit.passage.title, hit.passage.text) for hit in event.hits]
+        for number in (1, 2)
+        for event in recorded.trace(recorded.records[number - 1])
+        if isinstance(event, Searched)
+    ]
+    assert searches == [[("Bonn", "Bonn lies on the Rhine."), ("", "Old.")], [("", "Old.")]]
+    assert recorded.settings.index_content.startswith("@supplied ")
+    write(path, (row, {**row, "ctxs": None}))
+    with pytest.raises(DatasetError, match=r"question '2' has no passages \(\"ctxs\" or .*--index @supplied"):
+        run(experiment, tmp_path / "other")
 
 
 def test_an_evaluation_shows_each_question_its_own_gold_and_knows_its_content(tmp_path):

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from askance.ask import describe_models
 from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, recording, with_settings
-from askance.configuration.build import load_entailment, load_models, recommended_in_flight
+from askance.configuration.build import load_encoder, load_entailment, load_models, recommended_in_flight
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import read_grid
 from askance.configuration.settings import EngineConfig
@@ -21,6 +21,7 @@ from askance.core.safe_text import json_line, printable, printable_record
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
+from askance.evaluation.judging.mauve import judge_mauve
 from askance.evaluation.report.outcomes import inert_threshold
 from askance.evaluation.report.sheet import kappas, read_sheet, shares
 from askance.evaluation.report.tables import NONE, confidence_values
@@ -193,12 +194,15 @@ def judge(
     passages: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
     gamma: Annotated[float, typer.Option(min=0)] = 10,
     sheet: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
+    mauve: SpecOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge the answers of runs with a model: do citations support them, and are their facts true?
 
-    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue. With --sheet,
-    people have judged the answers, and no model is asked.
+    Or measure how close their distribution is to that of the gold answers, by MAUVE. With --sheet, people
+    have judged the answers, and no model is asked.
+
+    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue.
 
     Args:
         runs: Run folders written by `askance eval`.
@@ -208,18 +212,21 @@ def judge(
         passages: The number of passages to judge each fact by.
         gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
         sheet: A sheet of `askance export sheet` that somebody filled; repeat it for a second person.
+        mauve: Compare the answers with the gold answers by MAUVE, on the vectors of this encoder.
 
     Examples:
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
         askance judge runs/dragin --facts bundled --index sample-index
     """
     if sheet:
-        _judge_by_people(runs, sheet, as_json=as_json, others=citations or facts or index)
+        _judge_by_people(runs, sheet, as_json=as_json, others=citations or facts or index or mauve)
         return
-    _check_named(citations, facts, index)
+    _check_named(citations or mauve, facts, index)
     recorded = [read_run(folder) for folder in runs]
     for run in recorded:
-        check_can_be_judged(run, ["citations"] if citations else [])
+        named = {"citations": citations, "mauve": mauve}
+        check_can_be_judged(run, [kind for kind, spec in named.items() if spec is not None])
+    encoder = None if mauve is None else load_encoder(mauve)
     judges: list[AnswerJudge] = []
     if citations is not None:
         judges.append(citation_judge(load_entailment(citations), citations))
@@ -229,6 +236,8 @@ def judge(
     for run in recorded:
         with JudgingProgress(err, str(run.folder)) as progress:
             judged.append((run, [asyncio.run(judge_run(run, each, progress)) for each in judges]))
+        if encoder is not None:
+            judged[-1][1].append(asyncio.run(judge_mauve(run, encoder, str(mauve))))
     if as_json:
         print(json_line({"runs": [{"run": str(run.folder), "judged": results} for run, results in judged]}))
         return
@@ -258,7 +267,9 @@ def _judge_by_people(runs: list[Path], sheets: list[Path], *, as_json: bool, oth
 
 def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:
     if citations is None and facts is None and index is None:
-        raise InputError("no judge is named: give --citations hf:NAME, or --facts SPEC --index DIR.")
+        raise InputError(
+            "no judge is named: give --citations hf:NAME, --facts SPEC --index DIR, or --mauve ENCODER."
+        )
     if (facts is None) != (index is None):
         given, missing = ("--facts", "--index DIR") if index is None else ("--index", "--facts SPEC")
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
@@ -276,6 +287,8 @@ def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, g
 def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
     for each in judged:
         details = f"{each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
+        if each.kind == "mauve":
+            details += "; the interval is the range of 5 clusterings"
         _show_means(run, details, printable_record(each.scores))
         print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:

@@ -211,6 +211,22 @@ def sheet(run: RunArgument, file: OutOption) -> None:
 
 
 @export.command()
+def trec(run: RunArgument, file: OutOption, qrels: bool = False) -> None:
+    """Export the documents that the searches of a run found in the format of TREC, for retrieval measures.
+
+    Args:
+        run: A run folder written by `askance eval`.
+        file: The file to write; it must not exist yet.
+        qrels: Export the supporting documents as relevance judgements (qrels) instead.
+
+    Examples:
+        askance export trec runs/dragin --out dragin.run
+        askance export trec runs/dragin --qrels --out hotpotqa.qrels
+    """
+    _write(file, run, lambda found: formats.trec(found, qrels))
+
+
+@export.command()
 def trees(run: RunArgument, file: OutOption, format: TreeFormatOption = TreeFormat.PROCESS) -> None:
     """Export the search trees of an AirRAG run as training data, in formats that TRL reads (JSON Lines).
 

@@ -188,8 +188,14 @@ ENCODERS = {
     ),
     "hf": Kind(
         "askance.models.hf.encoder:load_encoder",
-        "a model of sentence-transformers: a directory, or a name on the hub",
-        "hf:NAME[?device=…]",
+        "a model of sentence-transformers: a directory, or a name on the hub; ?query=…&passage=…&text=… put "
+        "a prefix before such texts",
+        "hf:NAME[?device=…&query=…&passage=…&text=…]",
+    ),
+    "sgpt": Kind(
+        "askance.models.hf.encoder:load_sgpt",
+        "a causal model that was trained as SGPT: brackets around texts, and a mean weighted by position",
+        "sgpt:NAME[?device=…]",
     ),
     "scripted": Kind(
         "askance.models.scripted:ScriptedEncoder",
@@ -278,7 +284,14 @@ METRICS: Mapping[str, Metric] = {
     "supporting_recall": Metric(
         f"{_ANSWERS}:supporting_recall", "trace", takes_example=True, counts_passages=True
     ),
+    "answer_recall": Metric(f"{_ANSWERS}:answer_recall", "trace", takes_example=True, counts_passages=True),
+    **{
+        name: Metric(f"{_ANSWERS}:{function}", "trace", True, True, package="ir_measures", extra="eval")
+        for name, function in (("ndcg", "ndcg"), ("mrr", "mrr"), ("map", "average_precision"))
+    },
     "citation_precision": Metric(f"{_ANSWERS}:citation_precision", "citations", takes_example=True),
     "citation_recall": Metric(f"{_ANSWERS}:citation_recall", "citations", takes_example=True),
 }
-DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if not metric.package)
+DEFAULT_METRICS = tuple(
+    name for name, metric in METRICS.items() if not metric.package and name != "answer_recall"
+)

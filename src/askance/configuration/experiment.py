@@ -1,7 +1,6 @@
 """Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -24,8 +23,8 @@ from askance.configuration.settings import (
 from askance.core.errors import InputError, about
 from askance.core.ports import Needs, RoleModel
 from askance.core.types import Role
+from askance.evaluation.run.dataset_retriever import NEEDED, DatasetRetrievers
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
-from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.provenance import code_of
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.methods.common.prompts import PromptTemplate
@@ -39,9 +38,9 @@ class Experiment(EngineConfig):
     """An experiment: the configuration of an engine, and the questions to ask it.
 
     The questions are all questions of a dataset, or those that `limit`, `sample` or `ids` selects. The index
-    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset", which stands for the prompt
-    set with the name of the dataset or, if there is none, for askance's own prompts. A method with its own
-    prompts ignores "dataset".
+    may also be "@gold" or "@supplied" (see `dataset_retriever`). The prompts may also be "dataset", which
+    stands for the prompt set with the name of the dataset or, if there is none, for askance's own prompts. A
+    method with its own prompts ignores "dataset".
 
     Attributes:
         dataset: The dataset, as NAME:FILE; `askance datasets` lists the names.
@@ -75,18 +74,18 @@ class Experiment(EngineConfig):
             object.__setattr__(self, "prompts", prompts if takes_prompts else None)
 
     @property
-    def is_gold(self) -> bool:
-        """Return whether searches return the supporting facts of the dataset."""
-        return self.index == Path(GOLD)
+    def searches_dataset(self) -> bool:
+        """Return whether searches return passages of the dataset instead of those of an index."""
+        return str(self.index) in NEEDED
 
     def check_retrieval(self, needs: Needs) -> None:
-        """Check the retriever as `EngineConfig` does, and refuse a retriever or reranker with "@gold"."""
+        """Check the retriever as `EngineConfig` does, and refuse one with passages of the dataset."""
         super().check_retrieval(needs)
-        if self.is_gold and self.retriever_spec != DEFAULT_RETRIEVER:
+        if self.searches_dataset and self.retriever_spec != DEFAULT_RETRIEVER:
             option, value = ("rerank", self.rerank) if self.rerank else ("retriever", self.retriever)
             raise InputError(
-                f"--index {GOLD} finds the supporting texts without searching: leave out --{option} "
-                f"{value}, or name an index folder."
+                f"--index {self.index} finds texts of the dataset without searching: leave out "
+                f"--{option} {value}, or name an index folder."
             )
 
 
@@ -107,13 +106,15 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
     method = experiment.make()
     experiment.check_retrieval(method.needs)
     encoder = experiment.open_encoder(load)
-    retriever = None if experiment.is_gold else experiment.open_retriever(encoder, load)
+    retriever = None if experiment.searches_dataset else experiment.open_retriever(encoder, load)
     with about("dataset"):
         examples = load(read_dataset, experiment.dataset, experiment.limit)
     with about("ids"):
         questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
-    if experiment.is_gold:
-        retriever = filtered_retriever(GoldRetrievers(tuple(questions.values())), experiment.where)
+    if experiment.searches_dataset:
+        retriever = filtered_retriever(
+            DatasetRetrievers(tuple(questions.values()), str(experiment.index)), experiment.where
+        )
     check_can_search(method, retriever, encoder)
     encoder = encoder if method.needs.encoder else None
 

@@ -46,8 +46,8 @@ from askance.configuration.settings import ALIASES, SELECTIONS, SETTINGS, Engine
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.toml_file import read_toml
+from askance.evaluation.run.dataset_retriever import NEEDED
 from askance.evaluation.run.experiment import ReadyExperiment
-from askance.evaluation.run.gold_retriever import GOLD
 from askance.methods.common.prompts import PromptTemplate
 
 Table = Mapping[str, Any]
@@ -189,7 +189,9 @@ def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     These may be the retriever and reranker (without an index folder), the encoder, models and prompts.
     """
     config = sourced.config
-    if str(config.retriever).partition("?")[0] in INDEX_RETRIEVERS and config.index in (None, Path(GOLD)):
+    if str(config.retriever).partition("?")[0] in INDEX_RETRIEVERS and (
+        config.index is None or str(config.index) in NEEDED
+    ):
         config = replace(config, retriever=DEFAULT_RETRIEVER, rerank=None)
     return replace(sourced, config=config).for_method(PromptTemplate)
 

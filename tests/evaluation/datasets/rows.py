@@ -26,6 +26,7 @@ def row(example):
         "triples": [(each.subject, each.relation, each.object) for each in why.triples],
         "steps": [(each.question, each.answer) for each in why.steps],
         "facts": why.facts,
+        "passages": [(each.title, each.text) for each in example.passages],
     }
     return json.loads(json.dumps({name: value for name, value in fields.items() if value}))
 

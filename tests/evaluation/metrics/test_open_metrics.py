@@ -1,6 +1,7 @@
 """Metrics by name: what each reads, when it applies, and names that are none."""
 
 import re
+from math import log2
 
 import pytest
 
@@ -20,6 +21,7 @@ EXAMPLE = Example(Question("q", "Which river?"), ("the Rhine",), ("Fidelio", "Bo
 ANSWER = Answer("Bonn is meant. So the answer is river Rhine.", "river Rhine", (Citation(1, BONN, 0, 14),))
 EVERY = (*METRICS, "supporting_recall@1")
 OF_TITLES = {"citation_precision", "citation_recall", "supporting_recall", "supporting_recall@1"}
+OF_TITLES |= {"ndcg", "mrr", "map"}
 
 
 def events():
@@ -70,6 +72,10 @@ def test_every_metric_reads_its_own():
         "citation_precision": 1,
         "citation_recall": 1 / 2,
         "supporting_recall": 1 / 2,
+        "answer_recall": 1,
+        "ndcg": near(1 / log2(3) / (1 + 1 / log2(3)), "formula"),
+        "mrr": 1 / 2,
+        "map": 1 / 4,
         "supporting_recall@1": 0,
     }
 
@@ -87,10 +93,14 @@ def test_accuracy_is_not_had_by_naming_the_gold_on_the_way():
     ("golds", "titles", "applied"),
     [
         ((), ("Bonn",), OF_TITLES),
-        (("yes",), (), {*EVERY} - OF_TITLES - {"choice_accuracy", "str_em"}),
-        (("A",), ("Bonn",), {*EVERY} - {"yes_no_accuracy", "choice_accuracy", "str_em", "accuracy"}),
+        (("yes",), (), {*EVERY} - OF_TITLES - {"choice_accuracy", "str_em", "answer_recall"}),
+        (
+            ("A",),
+            ("Bonn",),
+            {*EVERY} - {"yes_no_accuracy", "choice_accuracy", "str_em", "accuracy", "answer_recall"},
+        ),
         (("Rhine", "no"), (), {*EVERY} - OF_TITLES - {"yes_no_accuracy", "choice_accuracy", "str_em"}),
-        (("no", "No."), ("a",), {*EVERY} - {"choice_accuracy", "str_em"}),
+        (("no", "No."), ("a",), {*EVERY} - {"choice_accuracy", "str_em", "answer_recall"}),
     ],
 )
 def test_whether_a_metric_applies_depends_on_the_example_alone(golds, titles, applied):

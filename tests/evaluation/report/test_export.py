@@ -8,7 +8,7 @@ from askance.configuration.evaluation import find_dataset, read_dataset
 from askance.core.answers import Answer, Citation
 from askance.core.errors import DatasetError, InputError, RunFolderError
 from askance.core.types import Hit, Passage
-from askance.evaluation.report.export import alce, factscore
+from askance.evaluation.report.export import alce, factscore, trec
 from tests.evaluation.datasets.rows import write
 from tests.evaluation.datasets.test_files import FILES
 from tests.evaluation.hand_made import answered, record, written
@@ -72,6 +72,37 @@ def test_runs_that_can_not_be_exported(tmp_path):
         alce(uncited, find_dataset(ASQA))
     with pytest.raises(RunFolderError, match="no finished question yet: nothing to export"):
         factscore(written(tmp_path / "none", [], dataset="biographies:x.txt"))
+
+
+def test_a_run_as_tools_of_trec_read_it(tmp_path):
+    import ir_measures
+
+    hits = (Hit(BONN, 9.0, 1), Hit(Passage("3", "Bonn", "Old."), 8.0, 2), Hit(BRIDGE, 7.0, 3))
+    searches = ("a", hits), ("b", (Hit(Passage("4", "", "Untitled."), 9.0, 1), Hit(BONN, 1.0, 2)))
+    records = [
+        record(1, id="q 1", supporting_titles=("Kennedy Bridge", "Rhine")),
+        record(2, id="q2", supporting_titles=()),
+    ]
+    run = written(tmp_path / "run", records, [answered(Answer(""), *searches), answered(Answer(""))])
+    assert trec(run, qrels=False).splitlines() == [
+        "q%201 Q0 Bonn 1 1.000000000 askance",
+        "q%201 Q0 Kennedy%20Bridge 2 0.500000000 askance",
+        "q%201 Q0 4 3 0.333333333 askance",
+    ]
+    assert trec(run, qrels=True) == "q%201 0 Kennedy%20Bridge 1\nq%201 0 Rhine 1\n"
+    files = [write(tmp_path / f"{qrels}", trec(run, qrels)) for qrels in (True, False)]
+    read = ir_measures.read_trec_qrels(str(files[0])), ir_measures.read_trec_run(str(files[1]))
+    assert ir_measures.calc_aggregate([ir_measures.RR, ir_measures.AP], *read) == {
+        ir_measures.RR: 0.5,
+        ir_measures.AP: 0.25,
+    }
+    bare = written(tmp_path / "bare", [record(1, supporting_titles=())])
+    for qrels, lacking in (
+        (True, "supporting titles in its dataset"),
+        (False, "question whose searches found"),
+    ):
+        with pytest.raises(InputError, match=f"the run .*bare has no {lacking}"):
+            trec(bare, qrels)
 
 
 def test_biographies_as_factscore_reads_them(tmp_path):

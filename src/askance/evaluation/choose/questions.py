@@ -31,9 +31,9 @@ from askance.core.ports import Model, Retriever
 from askance.core.safe_text import json_line
 from askance.core.types import GenerateRequest, Passage, Prompt, Question, Sampling, Span, untrusted
 from askance.evaluation.choose.passages import PassageChoice
-from askance.evaluation.datasets.example import NO_ANSWER, UNANSWERABLE, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import NO_ANSWER, UNANSWERABLE
 from askance.evaluation.metrics.answers import f1
-from askance.evaluation.run.gold_retriever import GoldRetriever
+from askance.evaluation.run.dataset_retriever import DatasetRetriever
 from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.common.prompts import chat_turns, in_layout, passage_text
 from askance.text.answers import short_answer
@@ -140,7 +140,7 @@ class QuestionWriter:
             hits = await self.retriever.search(written.question, _NUM_HITS)
             if any(contains(hit.passage.text, written.answer) for hit in hits):
                 return replace(written, rejected="answered by a document that is not held out")
-        gold = GoldRetriever(SupportingFacts((Paragraph(passage.title, passage.text, whole(passage.text)),)))
+        gold = DatasetRetriever([(passage.title, passage.text)])
         short = ""
         with suppress(LimitReached):
             result = await self.reader.answer(Question(passage.id, written.question), retriever=gold)

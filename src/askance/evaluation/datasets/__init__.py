@@ -42,7 +42,7 @@ class Dataset:
     @property
     def options(self) -> tuple[str, ...]:
         """The names of the options in `spec`."""
-        return tuple(re.findall(r"(\w+)=", self.spec))
+        return tuple(re.findall(r"(\w+)[=<]", self.spec))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import partial
 
 from askance.core.records import Field, read_records, rows_or_table, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole, with_passages
 
 _LETTERS = dict(zip("12345", "ABCDE", strict=True))
 _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "false"}
@@ -103,5 +103,5 @@ def _label(given: Field) -> str:
     return label
 
 
-read_pubhealth = partial(read_records, convert=pubhealth, rows_of=rows_or_table)
-read_arc = partial(read_records, convert=arc)
+read_pubhealth = partial(read_records, convert=with_passages(pubhealth), rows_of=rows_or_table)
+read_arc = partial(read_records, convert=with_passages(arc))

@@ -1,8 +1,9 @@
 """Examples: questions with their gold answers and supporting facts, in one form for all datasets."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+from askance.core.records import Convert, Field
 from askance.core.types import Question
 
 NO_ANSWER = "noanswer"
@@ -94,6 +95,7 @@ class Example:
         supporting_facts: The reasons why the answer is right, as far as the dataset gives them.
         answer_groups: The parts of a complete answer. Each part is a group of short answers, any of which is
             accepted. Empty if the question has a single answer.
+        passages: The passages that the file supplies with the question, without evidence, best first.
     """
 
     question: Question
@@ -103,6 +105,25 @@ class Example:
     hops: int | None = None
     supporting_facts: SupportingFacts = field(default=SupportingFacts(), repr=False)
     answer_groups: tuple[tuple[str, ...], ...] = ()
+    passages: tuple[Paragraph, ...] = field(default=(), repr=False)
+
+
+def with_passages(convert: Convert[Example]) -> Convert[Example]:
+    """Return `convert` with the passages that a record supplies: `ctxs`, as in Self-RAG, or ALCE's `docs`.
+
+    A passage is an object with a "text" and maybe a "title". Anything else in these fields is ignored.
+    """
+
+    def converting(record: Field, number: int) -> Iterator[Example]:
+        given = record.first("ctxs", "docs")
+        listed = given.each() if isinstance(given.value, list) else []
+        rows = [row for row in listed if isinstance(row.value, dict) and row.get("text", "").value]
+        texts = [(row.get("title", "").maybe_blank(), row["text"].maybe_blank()) for row in rows]
+        passages = tuple(Paragraph(title, text) for title, text in texts if text.strip())
+        for example in convert(record, number):
+            yield replace(example, passages=passages)
+
+    return converting
 
 
 def paragraphs_from_facts(

@@ -39,6 +39,7 @@ from askance.evaluation.datasets.example import (
     paragraphs_from_facts,
     reasoning_steps,
     whole,
+    with_passages,
 )
 from askance.evaluation.datasets.own import jsonl, parse_example
 
@@ -82,7 +83,7 @@ def read_either(
                     "leave it out, or name the file that the dataset's authors publish."
                 )
             convert_row, row_shape = partial(flashrag, task=task), SHAPE
-        yield from converted(row, number, convert_row, row_shape, f"{path}, {place}")
+        yield from converted(row, number, with_passages(convert_row), row_shape, f"{path}, {place}")
 
 
 def _of_hub(row: dict[str, Any]) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from askance.core.errors import DatasetError
 from askance.core.records import Field, Rows, document, lines, read_records, rows, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole, with_passages
 
 _NO_CONTEXT = "No context provided"
 """The text that ASQA has in place of a context that was not found."""
@@ -36,10 +36,9 @@ def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Exam
     1949", "1949"), for the metric `str_em`. The gold answers, for the metric `rouge_lsum`, are the long
     answers. If there are none, the gold answer is `answer`, ALCE's single long answer. If that is also
     missing, all short answers are gold answers. Every context and every piece of knowledge becomes a
-    supporting paragraph, and the titles of their pages become the supporting titles. ALCE's search results
-    (`docs`) are ignored.
+    supporting paragraph, and the titles of their pages become the supporting titles.
     """
-    return read_records(path, shape, convert=_asqa, rows_of=partial(asqa_rows, split=split))
+    return read_records(path, shape, convert=with_passages(_asqa), rows_of=partial(asqa_rows, split=split))
 
 
 def asqa_rows(path: Path, split: str | None = None) -> Rows:
@@ -123,4 +122,4 @@ def biography_rows(path: Path) -> Rows:
     return ((place, {"topic": line.strip()}) for place, line in lines(path))
 
 
-read_biographies = partial(read_records, convert=biographies, rows_of=biography_rows)
+read_biographies = partial(read_records, convert=with_passages(biographies), rows_of=biography_rows)

@@ -1,14 +1,15 @@
-"""Single-hop datasets: Natural Questions, TriviaQA, PopQA and SQuAD 2.0.
+"""Single-hop datasets: Natural Questions, TriviaQA, WebQuestions, PopQA and SQuAD 2.0.
 
 Each function converts a record of the authors' file into examples. The catalogue has files and licences.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from askance.core.errors import UnknownName
-from askance.core.records import Field, rows, rows_or_table, unique
+from askance.core.errors import DatasetError, UnknownName
+from askance.core.records import Field, Rows, rows, rows_or_table, unique
 from askance.core.types import Question
 from askance.evaluation.datasets.example import (
     NO_ANSWER,
@@ -20,6 +21,9 @@ from askance.evaluation.datasets.example import (
 )
 from askance.evaluation.datasets.flashrag import read_either
 from askance.text.answers import sentence_spans
+
+_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*)"|([^()"]+))\)')
+"""A name in an answer of WebQuestions, in quotes unless it is a single word."""
 
 
 def nq(record: Field, number: int) -> Iterator[Example]:
@@ -58,6 +62,52 @@ def triviaqa(record: Field, number: int) -> Iterator[Example]:
     others = [*answer.get("Aliases", []).maybe_blanks(), *answer.get("HumanAnswers", []).maybe_blanks()]
     names = (answer["Value"].text(), *filter(str.strip, others))
     yield Example(Question(record["QuestionId"].id(), record["Question"].text()), unique(names))
+
+
+def webquestions(record: Field, number: int) -> Iterator[Example]:
+    r"""Yield the question in a record of WebQuestions: a query to a search engine on an entity of Freebase.
+
+    Berant et al. 2013, "Semantic Parsing on Freebase from Question-Answer Pairs" (EMNLP 2013). The file is a
+    JSON array, for example ``webquestions.examples.test.json``.
+
+        {"url": "http://www.freebase.com/view/en/lubeck", "utterance": "what rivers are in lübeck?",
+         "targetValue": "(list (description \"Trave\") (description Wakenitz))"}
+
+    becomes an open question with two gold answers. The file has no ids, so the id of a question is its
+    position in the file, from 1.
+    """
+    value = record["targetValue"]
+    answers = [quoted or bare for quoted, bare in _DESCRIPTION.findall(value.text())]
+    golds = unique(re.sub(r"\\(.)", r"\1", answer) for answer in answers if answer.strip())
+    if not golds:
+        raise value.flaw("has no (description …)", found=True)
+    yield Example(Question(str(number), record["utterance"].text()), golds)
+
+
+def read_popqa(path: Path, shape: str, popularity: str = "") -> Iterator[Example]:
+    """Yield the examples of PopQA, or of its long tail.
+
+    Args:
+        popularity: A limit such as "<100": only questions whose subject is that little known are read, by the
+            monthly page views of its article (`s_pop`). Self-RAG asks the 1,399 questions below 100.
+    """
+    if popularity and not re.fullmatch(r"<[0-9]{1,9}", popularity):
+        raise DatasetError(f"{path}: popularity takes an upper limit, as in ?popularity<100.")
+    rows_of = partial(_less_popular, below=int(popularity[1:])) if popularity else rows_or_table
+    return read_either(path, shape, convert=popqa, rows_of=rows_of)
+
+
+def _less_popular(path: Path, below: int) -> Rows:
+    for place, row in rows_or_table(path):
+        try:
+            is_below = int({**(row.get("metadata") or {}), **row}["s_pop"]) < below
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{path}, {place}, field s_pop: no whole number, so ?popularity<{below} can't be decided: "
+                "leave it out, or name the file as published."
+            ) from error
+        if is_below:
+            yield place, row
 
 
 def popqa(record: Field, number: int) -> Iterator[Example]:
@@ -157,4 +207,4 @@ def _sentences(context: str, answer: str, given_start: int) -> tuple[tuple[int, 
 
 read_nq = partial(read_either, convert=nq)
 read_triviaqa = partial(read_either, convert=triviaqa, rows_of=partial(rows, inside="Data"))
-read_popqa = partial(read_either, convert=popqa, rows_of=rows_or_table)
+read_webquestions = partial(read_either, convert=webquestions)

@@ -8,15 +8,17 @@ judged once its line is on disk, so judging can be stopped and continued. If a q
 answer changes, the new answer is judged.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from askance.core.answers import Answer
-from askance.core.errors import InputError, RunFolderError
+from askance.core.errors import InputError, MissingExtra, RunFolderError
 from askance.core.safe_text import json_line
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -24,7 +26,7 @@ from askance.evaluation.run.result_file import KEPT, open_results, os_errors_as_
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
-Kind = Literal["citations", "facts"]
+Kind = Literal["citations", "facts", "mauve"]
 FORMAT, SCHEMA_VERSION = "askance-judgements", 1
 FOLDER = "judged"
 
@@ -105,17 +107,26 @@ class JudgedAnswer:
     scores: Mapping[str, MeanInterval] = field(default_factory=dict)
 
 
-def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
+def check_can_be_judged(run: RecordedRun, kinds: Collection[str]) -> None:
     """Check that a run can be judged, before a judge model is loaded.
 
     Raises:
         RunFolderError: The run has no finished question.
-        InputError: The kinds include citations, but no answer of the run cites anything.
+        InputError: The kinds include citations, but no answer of the run cites anything, or mauve, but a
+            question has no gold answer.
+        MissingExtra: scikit-learn is not installed, which MAUVE needs.
     """
     if not run.records:
         raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
     if "citations" in kinds:
         check_has_citations(run)
+    if "mauve" in kinds and (lacking := [record.id for record in run.records if not record.golds]):
+        raise InputError(
+            f"question {lacking[0]!r} of the run {run.folder} has no gold answer, with which MAUVE compares: "
+            "name a run over a dataset that has them."
+        )
+    if "mauve" in kinds and find_spec("sklearn") is None:
+        raise MissingExtra("scikit-learn", "eval", "MAUVE")
 
 
 def check_has_citations(run: RecordedRun) -> None:
@@ -163,11 +174,23 @@ async def judge_run(
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
-        numbers = {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
-        summary = path.with_suffix(".json")
-        with os_errors_as_run_errors(f"write {summary}", KEPT):
-            write_atomically(summary, json_line(numbers) + "\n", temporary=path.with_suffix(".tmp"))
-    return JudgedAnswer(judge.kind, judge.identity, str(summary), len(by_question), means)
+        summary = str(path.with_suffix(".json"))
+        return stored(JudgedAnswer(judge.kind, judge.identity, summary, len(by_question), means))
+
+
+def stored(judged: JudgedAnswer) -> JudgedAnswer:
+    """Write scores to their file, and return them.
+
+    Raises:
+        RunFolderError: The file can't be written.
+    """
+    path = Path(judged.file)
+    numbers = {"kind": judged.kind, **judged.judge, "num_questions": judged.num_questions}
+    with os_errors_as_run_errors(f"write {path}", KEPT):
+        path.parent.mkdir(exist_ok=True)
+        text = json_line({**numbers, "scores": judged.scores}) + "\n"
+        write_atomically(path, text, temporary=path.with_suffix(".tmp"))
+    return judged
 
 
 def topic_of(record: Record) -> str:

@@ -18,11 +18,12 @@ The metrics here read no text and need no model.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from askance.core.answers import Citation
 from askance.core.trace import AnyEvent, Searched
+from askance.core.types import Passage
 from askance.evaluation.datasets import Example
 from askance.text.answers import normalise_answer, sentences
 from askance.text.options import named_option
@@ -269,6 +270,70 @@ def citation_recall(citations: Iterable[Citation], example: Example) -> float | 
     return len(wanted & cited) / len(wanted) if wanted else None
 
 
+def found_passages(events: Iterable[AnyEvent]) -> dict[str, Passage]:
+    """Return the passages that the searches of a trace found, by id, in the order of the searches."""
+    searches = (event for event in events if isinstance(event, Searched))
+    return {hit.passage.id: hit.passage for event in searches for hit in event.hits}
+
+
+def found_documents(events: Iterable[AnyEvent]) -> list[str]:
+    """Return the titles of the documents that the searches of a trace found, each once; see `found_passages`.
+
+    The id of a passage without a title takes the place of the title.
+    """
+    passages = found_passages(events).values()
+    return list(dict.fromkeys(passage.title or passage.id for passage in passages))
+
+
+def answer_recall(events: Iterable[AnyEvent], example: Example, *, first: int | None = None) -> float | None:
+    """Return 1 if a found passage contains a gold answer, otherwise 0.
+
+    The source is DPR (Karpukhin et al. 2020, arXiv 2004.04906), which calls this top-k accuracy. Passages and
+    answers are normalised, and an answer must consist of whole words of the passage's text. The result is
+    None if the question is a choice or is answered by yes or no.
+
+    Args:
+        first: As in `supporting_recall`.
+    """
+    golds = [gold for gold in map(normalise_answer, example.golds) if gold]
+    if not golds or example.question.task != "open" or _ALL_OR_NOTHING.issuperset(golds):
+        return None
+    texts = [f" {normalise_answer(each.text)} " for each in list(found_passages(events).values())[:first]]
+    return float(any(f" {gold} " in text for text in texts for gold in golds))
+
+
+def _ranking_quality(
+    events: Iterable[AnyEvent], example: Example, *, measure: str, first: int | None = None
+) -> float | None:
+    """Return a measure of ir-measures for the ranking of a question's documents, from 0 to 1.
+
+    The documents are ranked by when the searches first found them. Those with a supporting title are
+    relevant. The result is None if there are no supporting titles.
+
+    Args:
+        measure: The name of the measure in ir-measures.
+        first: The number of documents to consider; None for all.
+    """
+    if not example.supporting_titles:
+        return None
+    import ir_measures
+
+    run = [
+        ir_measures.ScoredDoc("q", title, 1 / rank) for rank, title in enumerate(found_documents(events), 1)
+    ]
+    qrels = [ir_measures.Qrel("q", title, 1) for title in example.supporting_titles]
+    named = ir_measures.parse_measure(measure if first is None else f"{measure}@{first}")
+    return float(named.calc_aggregate(qrels, run)) if run else 0.0
+
+
+ndcg = partial(_ranking_quality, measure="nDCG")
+"""Normalised discounted cumulative gain (Järvelin and Kekäläinen 2002, ACM TOIS 20)."""
+mrr = partial(_ranking_quality, measure="RR")
+"""The reciprocal rank of the first supporting document; its mean over questions is MRR."""
+average_precision = partial(_ranking_quality, measure="AP")
+"""Average precision over the supporting documents; its mean over questions is MAP."""
+
+
 def supporting_recall(
     events: Iterable[AnyEvent], example: Example, *, first: int | None = None
 ) -> float | None:
@@ -280,7 +345,6 @@ def supporting_recall(
     Args:
         first: The number of distinct passages to consider, counted over all searches in order; None for all.
     """
-    hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
-    titles = list({hit.passage.id: hit.passage.title for hit in hits}.values())[:first]
+    titles = [passage.title for passage in list(found_passages(events).values())[:first]]
     wanted = set(example.supporting_titles)
     return len(wanted.intersection(titles)) / len(wanted) if wanted else None

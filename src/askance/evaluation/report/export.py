@@ -1,13 +1,15 @@
-"""Export of runs to the formats that the evaluations of ALCE and FActScore read.
+"""Export of runs to the formats that other evaluations read: ALCE, FActScore and measures of TREC.
 
 ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object whose `data` holds the items of ALCE's own
 file. Each item also has `output`, the answer with markers such as [1], and `docs`, the passages that the
 markers refer to. FActScore (Min et al. 2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`.
 The Self-RAG authors add `input`, `cat` and `intermediate`. Here `intermediate` holds each query with the
-titles of the passages that it found.
+titles of the passages that it found. The tools of TREC read a document for a query on each line; a run has
+the fields "query Q0 document rank score tag", and judgements (qrels) "query 0 document relevance".
 """
 
 from typing import Any
+from urllib.parse import quote
 
 from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, RunFolderError
@@ -16,6 +18,7 @@ from askance.core.trace import Searched
 from askance.evaluation.datasets import DatasetFile
 from askance.evaluation.datasets.long_form import asqa_rows
 from askance.evaluation.judging.judge_run import check_has_citations, topic_of
+from askance.evaluation.metrics.answers import found_documents
 from askance.evaluation.run.record import Record, first_changed_field
 from askance.evaluation.run.recorded_run import RecordedRun, last_answer
 from askance.text.support import cited_passages, marked, unmarked
@@ -66,6 +69,31 @@ def factscore(run: RecordedRun) -> str:
     """
     _check_is_of(run, "biographies", "factscore")
     return "".join(json_line(_biography(run, record)) + "\n" for record in run.records)
+
+
+def trec(run: RecordedRun, qrels: bool) -> str:
+    """Return the documents that the searches of a run found as a run of TREC.
+
+    A question and a document are named by the id and the title, in which white space and all signs but
+    letters, digits and "_.-~" are escaped as in a URL. The score is the inverse of the rank.
+
+    Args:
+        qrels: Whether to return the supporting documents, as relevance judgements, instead.
+
+    Raises:
+        InputError: No question has such documents.
+    """
+    lines = []
+    for record in run.records:
+        found = record.supporting_titles if qrels else found_documents(run.trace(record))
+        for rank, title in enumerate(found, start=1):
+            query, document = quote(record.id, safe=""), quote(title, safe="")
+            end = "1" if qrels else f"{rank} {1 / rank:.9f} askance"
+            lines.append(f"{query} {'0' if qrels else 'Q0'} {document} {end}\n")
+    if not lines:
+        what = "supporting titles in its dataset" if qrels else "question whose searches found documents"
+        raise InputError(f"the run {run.folder} has no {what}: name another run.")
+    return "".join(lines)
 
 
 def _check_is_of(run: RecordedRun, dataset: str, format: str) -> None:

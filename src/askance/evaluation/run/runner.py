@@ -25,8 +25,8 @@ from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
+from askance.evaluation.run.dataset_retriever import DatasetRetrievers
 from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
-from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, Settings, make_record
 from askance.evaluation.run.recorded_run import RecordedRun, RunWriter, open_run, read_run
 
@@ -274,7 +274,7 @@ async def answer_all(
 
 async def _answer(engine: Engine, attempt: Attempt) -> Result:
     retriever = engine.retriever
-    if isinstance(retriever, GoldRetrievers):
+    if isinstance(retriever, DatasetRetrievers):
         retriever = retriever.of(attempt.example)
     return await engine.answer(attempt.example.question, trace=attempt.trace, retriever=retriever)
 

@@ -1,8 +1,8 @@
 """Models of sentence-transformers: encoders, which embed texts as vectors, and cross-encoders, which rerank.
 
 The file `modules.json` of a model configures how token vectors are pooled. For a model without this file,
-sentence-transformers takes the mean of the token vectors or, for a causal language model, the last vector. If
-a model defines prompts for queries and documents, each query or document is prefixed with its prompt.
+sentence-transformers takes the mean of the token vectors or, for a causal language model, the last vector.
+Queries and passages get the prefixes that the model was trained with (see `prefixes`).
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers.processors import TemplateProcessing
 from torch.nn import Identity
 
 from askance.core.errors import MissingExtra, ModelFailure, ModelSpecError
@@ -28,6 +29,7 @@ from askance.core.types import TextKind
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source
 from askance.models.hf.noise import first_line
+from askance.models.hf.prefixes import set_prefixes
 from askance.models.pair_scorer import CrossEncoder
 
 _BATCH_TEXTS = 32
@@ -80,12 +82,51 @@ class SentenceEncoder:
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
-def load_encoder(name: str, *, device: str = "auto", display_name: str | None = None) -> SentenceEncoder:
+class SgptEncoder(SentenceEncoder):
+    """An `Encoder` that runs a causal language model as SGPT does (Muennighoff 2022, arXiv 2202.08904).
+
+    Square brackets enclose the tokens of a query, and curly brackets those of a passage; other texts have no
+    brackets. A text that is too long is truncated inside the brackets. Its vector is the mean of the last
+    hidden states, weighted by position: 1, 2, 3 and so on.
+
+    Raises:
+        ModelSpecError: The model does not pool token vectors, or its tokenizer has no token for a bracket.
+    """
+
+    def __init__(self, module: Any, name: str) -> None:
+        pooling = next((part for part in module if hasattr(part, "pooling_mode")), None)
+        tokenizer: Any = getattr(module[0], "tokenizer", None)
+        self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+        if pooling is None or self._backend is None or not isinstance(pooling.pooling_mode, str):
+            raise ModelSpecError(f"model {name!r} can't run as SGPT: it does not pool the vectors of tokens.")
+        pooling.pooling_mode = "weightedmean"
+        module[0].modality_config.pop("message", None)  # no chat template is applied
+        tokenizer.padding_side, tokenizer.pad_token = "right", tokenizer.pad_token or tokenizer.eos_token
+        self._brackets = {"text": self._backend.post_processor}
+        for kind, brackets in (("query", "[]"), ("passage", "{}")):
+            ids = [(mark, tokenizer.convert_tokens_to_ids(mark)) for mark in brackets]
+            if any(id in (None, tokenizer.unk_token_id) for _, id in ids):
+                raise ModelSpecError(
+                    f"model {name!r} can't run as SGPT: it has no tokens {' and '.join(brackets)}."
+                )
+            self._brackets[kind] = TemplateProcessing(single=" $A ".join(brackets), special_tokens=ids)
+        super().__init__(module, name)
+        self.fingerprint = f"sgpt, {self.fingerprint}"
+
+    def _embed(self, texts: list[str], kind: TextKind) -> NDArray[np.float32]:
+        self._backend.post_processor = self._brackets[kind]
+        return super()._embed(texts, kind)
+
+
+def load_encoder(
+    name: str, *, device: str = "auto", display_name: str | None = None, **prefixes: str
+) -> SentenceEncoder:
     """Load an encoder.
 
     Args:
         name: A folder, or a name on the hub such as "intfloat/e5-base-v2", which is downloaded if needed.
         device: The device, as for `load_hf`.
+        prefixes: The prefixes of texts by their kind, as for `set_prefixes`.
         display_name: The name of the encoder, instead of its specification.
 
     Raises:
@@ -96,8 +137,16 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
     module, folder = load_module("SentenceTransformer", name, device, f"the encoder {display_name or name}")
     if module.get_embedding_dimension() is None:
         raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
+    options = set_prefixes(module, folder, prefixes)
     with fitting(name, module.device):
-        return SentenceEncoder(module, display_name or f"hf:{folder}")
+        return SentenceEncoder(module, display_name or f"hf:{folder}{options}")
+
+
+def load_sgpt(name: str, *, device: str = "auto") -> SgptEncoder:
+    """Load an SGPT encoder. The arguments and errors are those of `load_encoder`."""
+    module, folder = load_module("SentenceTransformer", name, device, f"the encoder {name}")
+    with fitting(name, module.device):
+        return SgptEncoder(module, f"sgpt:{folder}")
 
 
 def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]:
