@@ -140,7 +140,7 @@ def show_grid(runs: dict[str, RecordedRun]) -> None:
         table.add_row(
             name, summary.method, f"{failed}{summary.num_finished:,}",
             f"{summary.main_metric} {score}".strip(),
-            f"{summary.costs.searches:.2f}", f"{summary.costs.calls:.1f}", summary.costs.tokens_text,
+            f"{summary.costs.searches:.2f}", summary.costs.calls_text, summary.costs.tokens_text,
         )  # fmt: skip
     out.print(table)
     for name, remark in ((name, inert_threshold(run)) for name, run in runs.items()):
@@ -163,7 +163,7 @@ def _show(run: RecordedRun) -> None:
     costs, in_flight = summary.costs, run.settings.in_flight
     waiting = f", {in_flight} in flight, waiting included" if in_flight not in ("", "1") else ""
     line = (
-        f"per question: {costs.searches:.2f} searches · {costs.calls:.1f} model calls · {costs.tokens_text} "
+        f"per question: {costs.searches:.2f} searches · {costs.calls_text} model calls · {costs.tokens_text} "
         f"tokens ({costs.tokens_generated:,.0f} generated) · {costs.median_seconds:.2f} s (median; 95 % "
         f"within {costs.p95_seconds:.2f} s{waiting})"
     )

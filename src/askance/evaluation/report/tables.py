@@ -32,7 +32,7 @@ CONFIDENCE_NOTE = (
 
 _COSTS: Mapping[str, Callable[[Costs], str]] = {
     "searches": lambda costs: f"{costs.searches:.2f}",
-    "model calls": lambda costs: f"{costs.calls:.1f}",
+    "model calls": lambda costs: costs.calls_text,
     "tokens": lambda costs: costs.tokens_text,
     "generated": lambda costs: f"{costs.tokens_generated:,.0f}",
     "median s": lambda costs: f"{costs.median_seconds:.2f}",

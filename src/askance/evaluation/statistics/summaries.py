@@ -30,7 +30,7 @@ class Costs:
     """The cost per question: means over the questions, except for the seconds.
 
     Attributes:
-        calls: The model calls (see `Usage`).
+        calls: The model calls (see `Usage`); 0 for runs of versions that did not count them.
         tokens: The prompt tokens, reused or not, and the generated tokens, including discarded ones. They do
             not depend on what ran before.
         median_seconds: The median time from question to answer; a single stall would dominate a mean.
@@ -52,6 +52,11 @@ class Costs:
     def tokens_text(self) -> str:
         """The value of `tokens` as text, which says whether it is an upper bound."""
         return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens:,.0f}"
+
+    @property
+    def calls_text(self) -> str:
+        """The value of `calls` as text, which is a dash if they were not counted."""
+        return "–" if self.tokens and not self.calls else f"{self.calls:.1f}"
 
 
 def speed_of(run: RecordedRun) -> dict[str, float]:
