@@ -11,7 +11,7 @@ answer changes, the new answer is judged.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -20,7 +20,13 @@ from askance.core.errors import InputError, RunFolderError
 from askance.core.safe_text import json_line
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.result_file import KEPT, open_results, os_errors_as_run_errors, work_through
+from askance.evaluation.run.result_file import (
+    KEPT,
+    open_results,
+    os_errors_as_run_errors,
+    validated,
+    work_through,
+)
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
@@ -55,6 +61,7 @@ class Judgement:
 
 
 _JUDGEMENT = TypeAdapter(Judgement)
+_OBJECT, _SCORES = TypeAdapter(dict[str, Any]), TypeAdapter(dict[str, MeanInterval])
 
 
 def answer_hash(answer: str) -> str:
@@ -168,6 +175,19 @@ async def judge_run(
         with os_errors_as_run_errors(f"write {summary}", KEPT):
             write_atomically(summary, json_line(numbers) + "\n", temporary=path.with_suffix(".tmp"))
     return JudgedAnswer(judge.kind, judge.identity, str(summary), len(by_question), means)
+
+
+def judged_scores(run: RecordedRun) -> dict[str, MeanInterval]:
+    """Return the scores that judges gave a run, by name; the judge that comes last by file name counts.
+
+    Raises:
+        RunFolderError: A file of scores can't be read.
+    """
+    found = dict[str, MeanInterval]()
+    for path in sorted((run.folder / FOLDER).glob("*.json")):
+        content = validated(_OBJECT, path.read_bytes(), str(path))
+        found.update(validated(_SCORES, json_line(content.get("scores", {})), str(path)))
+    return found
 
 
 def topic_of(record: Record) -> str:
