@@ -6,6 +6,7 @@ import pytest
 
 from askance.models.scripted import Reply, ScriptedModel
 from tests.evaluation.datasets.test_files import FILES
+from tests.laboratory import usable
 
 HOTPOT = f"hotpotqa:{FILES / 'hotpotqa.json'}"
 DRAGIN = f"reproduce dragin 2 --dataset {HOTPOT} --scale 2 --model scripted"
@@ -116,6 +117,20 @@ def test_a_model_without_attention_leaves_the_other_rows_standing(reproduce, mon
     assert cells(page, "DRAGIN")[5] == "– / 0.314"
     assert cells(page, "SR-RAG")[5].startswith("0.000 (")
     assert "Not run: DRAGIN on hotpotqa: method dragin_paper" in page
+
+
+def test_the_authors_code_has_rows_of_its_own(reproduce, monkeypatch):
+    """Where the laboratory is not installed, they say how to install it."""
+    words = f"{DRAGIN.replace('dragin 2', 'dragin 4').replace('hotpotqa', 'iirc')} --authors --out out"
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    code_cells = cells(page, "FS-RAG, authors' code")
+    assert code_cells[2].endswith(" / 0.171")
+    if usable("dragin_authors"):
+        assert code_cells[2].startswith("0.000 (")
+    else:
+        assert "Not run: FLARE, authors' code" in page
+        assert "askance-lab" in page
 
 
 def test_an_index_without_vectors_of_the_encoder_is_named(reproduce):

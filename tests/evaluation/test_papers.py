@@ -8,6 +8,7 @@ from askance.configuration.presets import open_preset, shipped
 from askance.configuration.reproduction import Reproduction, UsedModel, rows_of
 from askance.core.extensions import LABORATORY
 from askance.evaluation.papers import PAPERS, Column, PaperRow, PaperTable, read_paper
+from tests.evaluation.datasets.test_files import FILES
 from tests.laboratory import usable
 
 TABLES = [(paper, number) for paper in PAPERS for number in read_paper(paper).tables]
@@ -31,14 +32,21 @@ def test_every_row_can_be_run_or_says_why_not(name, number):
 
 
 @pytest.mark.parametrize(("name", "number"), TABLES)
-def test_no_two_rows_share_a_run(name, number):
+def test_no_two_cells_share_a_run_and_only_named_ones_have_none(name, number, sample_index):
     paper = read_paper(name)
     table = paper.tables[number]
-    datasets = dict.fromkeys(table.datasets, "sample")
+    official = {each: f"{each}:{FILES / each}.json" for each in ("hotpotqa", "iirc", "strategyqa")}
+    official["2wikimultihopqa"] = f"2wikimultihopqa:{FILES / '2wikimultihopqa.json'}"
+    datasets = dict.fromkeys(table.datasets, "sample") | official
+    settings = {"index": str(sample_index), "retriever": "bm25"}
     for label in table.models:
-        job = Reproduction(paper=paper, datasets=datasets, models=(UsedModel(label, "scripted"),))
-        job.prepare({number: table})
+        models = (UsedModel(label, "scripted"),)
+        job = Reproduction(paper=paper, datasets=datasets, models=models, settings=settings)
+        ready = job.prepare({number: table})
         assert len(set(job.runs.values())) == len(job.runs), "each cell has settings of its own"
+        assert {*job.runs.values()} == ready.keys()
+        absent = {row.name for row in table.rows if row.absent or row.encoder}
+        assert {row for _, _, row, _ in job.reasons} <= absent
 
 
 def test_the_presets_have_the_printed_hyper_parameters():

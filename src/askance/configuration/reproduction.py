@@ -154,6 +154,7 @@ class Reproduction:
     def _grid(self, table: PaperTable, row: PaperRow, column: Column, model: UsedModel) -> tuple[str, Grid]:
         """Return the name of a cell's experiment and the grid that has it alone."""
         printed, dataset = model.printed_of(row) or "", column.dataset
+        model_folder = _folder_name(model.spec)[-100:].lstrip("_.,+=-")
         preset = table.preset.format(model=printed.lower(), dataset=dataset)
         own = own_preset(model.spec) if self.preset is None else open_preset(self.preset)
         before = own.parameters(method_class(row.method), row.set, parse_parameters)
@@ -169,11 +170,11 @@ class Reproduction:
         grid = Grid(
             common=common,
             datasets={dataset: {"questions": self.datasets[dataset]}},
-            models={_folder_name(model.spec): {**self.roles, "answer": model.spec}},
+            models={model_folder: {**self.roles, "answer": model.spec}},
             methods={method: {"method": row.method, "preset": preset, "set": values, **retriever}},
             place=table.title,
         )
-        return f"{dataset}/{_folder_name(model.spec)}/{method}", grid
+        return f"{dataset}/{model_folder}/{method}", grid
 
 
 def missing_metric(name: str) -> str:
@@ -189,4 +190,4 @@ def missing_metric(name: str) -> str:
 
 def _folder_name(text: str) -> str:
     """Return `text` with "-" in place of characters that a folder's name can't have."""
-    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text).strip("-.")[-200:]
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text).strip("-.")

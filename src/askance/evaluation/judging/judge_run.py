@@ -183,11 +183,11 @@ def judged_scores(run: RecordedRun) -> dict[str, MeanInterval]:
     Raises:
         RunFolderError: A file of scores can't be read.
     """
-    found = dict[str, MeanInterval]()
+    scores: dict[str, MeanInterval] = {}
     for path in sorted((run.folder / FOLDER).glob("*.json")):
-        content = validated(_OBJECT, path.read_bytes(), str(path))
-        found.update(validated(_SCORES, json_line(content.get("scores", {})), str(path)))
-    return found
+        content: dict[str, Any] = validated(_OBJECT, path.read_bytes(), str(path))
+        scores |= validated(_SCORES, json_line(content.get("scores", {})), str(path)).items()
+    return scores
 
 
 def topic_of(record: Record) -> str:
