@@ -127,7 +127,7 @@ calibrate --dataset jsonl:absent.jsonl            -> absent.jsonl
 calibrate --dataset sample --method single        -> single has no parameter
 calibrate --dataset sample --parameter passages   -> takes int
 calibrate --dataset sample --set passages=0       -> expected 1 or more
-calibrate --dataset sample --preset llama2-13b-chat/hotpotq -> llama2-13b-chat/hotpotqa
+calibrate --dataset sample --preset llama2-13b-chat/hotpotqa -> did you mean 'dragin/llama2-13b-chat/hotpotqa'
 calibrate --dataset sample --preset absent.toml   -> can't read the preset absent.toml
 calibrate --dataset sample --out absent/p.toml    -> the folder absent does not exist
 calibrate --dataset sample                        -> name an index
@@ -182,6 +182,13 @@ report a --out a                                  -> it is a folder
 report absent --out page.html                     -> absent holds no run
 report a a --out page.html                        -> is given more than once
 report a                                          -> --out
+reproduce dragn                                   -> did you mean 'dragin'
+reproduce dragin 22                               -> unknown table '22' of Su et al. 2024, DRAGIN
+reproduce dragin 2 --dataset sample               -> unknown dataset 'sample' of the paper's tables
+reproduce dragin 2 --dataset hotpotqa=sample      -> name one with --out FOLDER
+reproduce dragin 2 --dataset hotpotqa:absent --out r -> no cell of these tables can be run:
+reproduce dragin 2 --dataset hotpotqa=sample --preset nope --out r -> unknown preset 'nope'
+reproduce dragin 2 --scale 0                      -> --scale
 """
 """Commands, each with a fragment of its message. {DONE} is the command of the run in the folder `done`."""
 ROWS = [[part.strip() for part in line.split("->", 1)] for line in COMMANDS.strip().splitlines()]

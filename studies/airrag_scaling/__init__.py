@@ -1,1 +1,1 @@
-"""Scaling of AirRAG with inference compute: curves, compute-optimal presets, and the tables of the paper."""
+"""Scaling of AirRAG with inference compute: curves and compute-optimal presets."""

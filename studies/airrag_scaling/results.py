@@ -4,23 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import numpy as np
-
 from askance.core.answers import Answer
-from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
 from askance.evaluation.datasets import Example
 from askance.evaluation.report.charts import Point
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import (
-    MeanInterval,
-    checked_scores,
-    drawn_means,
-    mean_interval,
-    middle_95,
-)
+from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
 from askance.methods.airrag.method import Airrag, short_form
 from askance.methods.airrag.state import DA
 from studies.airrag_scaling.settings import Setting
@@ -131,24 +122,3 @@ def _numbers_of_tree(
         if values and metric != RECALL:
             numbers |= {ORACLE + metric: max(values), CANDIDATES + metric: fmean(values)}
     return numbers
-
-
-def average_interval(groups: Sequence[Sequence[float]]) -> MeanInterval:
-    """Return the unweighted mean of the mean scores of several datasets, with its 95 % interval.
-
-    Questions are drawn within each dataset, so that every dataset keeps its weight.
-
-    Args:
-        groups: The per-question scores of each dataset.
-
-    Raises:
-        InputError: There is no dataset, or as for `mean_interval` in one of them.
-    """
-    if not groups:
-        raise InputError("there are no datasets to average over: name at least one.")
-    if len(groups) == 1:
-        return mean_interval(groups[0])
-    values = [checked_scores(scores) for scores in groups]
-    draws = [drawn_means(scores, seed=number) for number, scores in enumerate(values)]
-    mean = fmean(float(scores.mean()) for scores in values)
-    return MeanInterval(mean, *middle_95(*np.mean(draws, axis=0)), sum(map(len, groups)))

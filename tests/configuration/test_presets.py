@@ -14,12 +14,21 @@ from tests.laboratory import usable
 
 EFFORT = ("effort/low", "effort/medium", "effort/high", "effort/auto")
 AIRRAG = {
-    "paper": (1, 1, 0.0, 0, 8192),
-    "paper/table3": (32, 3, 1.0, 3, None),
-    "paper/table5": (1, 1, 0.0, 5, None),
+    "airrag/table1": (1, 1, 0.0, 0, 8192),
+    "airrag/table3": (32, 3, 1.0, 3, None),
+    "airrag/table5": (1, 1, 0.0, 5, None),
 }
 """R, n, q_div, k and L_max of the AirRAG paper's tables: 1 and 4, 3 (with 2), 5."""
-HOTPOT = "llama2-13b-chat/hotpotqa"
+SELFRAG = {
+    "selfrag/7b/popqa": ("short", 0.2, 10, 100),
+    "selfrag/7b/triviaqa": ("short", 0.2, 10, 100),
+    "selfrag/7b/pubhealth": ("short", 0.2, 5, 50),
+    "selfrag/7b/arc": ("short", 0.2, 5, 50),
+    "selfrag/7b/biographies": ("long", 0.2, 5, 200),
+    "selfrag/7b/asqa": ("long", 0.0, 5, 300),
+}
+"""The form, the threshold and the numbers of passages and tokens of the Self-RAG paper."""
+HOTPOT = "dragin/llama2-13b-chat/hotpotqa"
 
 
 def filled(method, preset, **settings):
@@ -33,22 +42,51 @@ def changed(method, settings, model, preset):
 
 def test_every_packaged_preset_fits_its_method():
     models, datasets = (
-        "llama2-13b-chat llama2-7b-chat vicuna-13b-v1.5",
+        "dragin/llama2-13b-chat dragin/llama2-7b-chat dragin/vicuna-13b-v1.5",
         "2wikimultihopqa hotpotqa iirc strategyqa",
     )
     table = {f"{model}/{data}" for model in models.split() for data in datasets.split()}
-    assert set(shipped()) == {*table, *OF_MODELS, *AIRRAG, *EFFORT}
+    assert set(shipped()) == {*table, *OF_MODELS, *AIRRAG, *SELFRAG, *EFFORT}
     for name, preset in shipped().items():
         for method in usable(*preset.entries):
-            assert (
-                preset.parameters(type(make_method(method)), {}, parse_parameters) == preset.entries[method]
-            )
-        assert name not in table or {*preset.entries} == {"dragin_paper", "dragin_authors", "flare_token"}
+            found = preset.parameters(type(make_method(method)), {}, parse_parameters)
+            assert found.items() >= preset.entries[method].items()
+            shared = preset.entries.get("any", {})
+            assert found.keys() - preset.entries[method].keys() <= shared.keys()
+        names = {"any", "dragin_paper", "dragin_authors", "flare_token"}
+        assert name not in table or {*preset.entries} == names
+
+
+@pytest.mark.parametrize(
+    "method", ["closed_book", "single", "fixed_length", "fixed_sentence", "flare", "dragin"]
+)
+def test_a_preset_of_a_paper_has_the_length_of_the_answers_of_every_method(method):
+    made = filled(method, HOTPOT)
+    assert made.max_tokens == 100
+    assert getattr(made, "passages", 3) == 3
+    assert filled(method, HOTPOT, max_tokens=7).max_tokens == 7
+
+
+def test_a_preset_passes_over_methods_that_it_does_not_know(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text("[any]\npassages = 9\nno_such_parameter = 1\n[flare]\npassages = 4\n")
+    assert filled("flare", path).passages == 4
+    assert filled("single", path).passages == 9
+    assert filled("closed_book", path) == make_method("closed_book", model="scripted")
+
+
+@pytest.mark.parametrize("name", SELFRAG)
+def test_the_settings_of_the_self_rag_paper(name):
+    for method in usable("selfrag", "selfrag_authors"):
+        made = filled(method, name)
+        assert (made.form, made.threshold, made.passages, made.max_tokens) == SELFRAG[name]
+        assert (made.w_rel, made.w_sup, made.w_use) == (1.0, 1.0, 0.5)
+    assert filled("single", name).passages == SELFRAG[name][2]
 
 
 def test_the_values_of_the_papers():
     for name, values in (("13b-chat/2wikimultihopqa", (0.6, 25, 64)), ("7b-chat/iirc", (1.3, 35, 128))):
-        dragin = filled("dragin_paper", f"llama2-{name}")
+        dragin = filled("dragin_paper", f"dragin/llama2-{name}")
         assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == values
     dragin = filled("dragin_paper", HOTPOT, threshold="0.7", max_tokens=20)
     assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (0.7, 35, 20)
@@ -106,8 +144,7 @@ BAD_PRESETS = [
     ('[flare]\nsearch_below = "often"\n', "expected float"),
     ("[flare]\nsearch_below = [0.3]\n", "expected float"),
     ("about = 3\n[flare]\nsearch_below = 0.3\n", "is no text"),
-    ("[flair]\nsearch_below = 0.3\n", "it knows flair"),
-    ("", "it knows no method"),
+    ("", "is empty"),
 ]
 
 
@@ -121,11 +158,15 @@ def test_malformed_presets(tmp_path, text, expected):
 
 def test_presets_that_do_not_exist_or_do_not_fit(tmp_path):
     (tmp_path / "latin").write_bytes(b"\xe9")
+    (tmp_path / "flair.toml").write_text("[flair]\nsearch_below = 0.3\n")
     for call, told in (
         (lambda: open_preset(tmp_path / "absent.toml"), r"can't read the preset .*absent\.toml"),
         (lambda: open_preset(tmp_path / "latin"), "latin"),
-        (lambda: filled("flare", HOTPOT), "nothing for method flare: it knows dragin_paper, dragin_authors"),
-        (lambda: open_preset("llama2-13b-chat/hotpot"), f"did you mean '{HOTPOT}'"),
+        (lambda: open_preset(tmp_path / "flair.toml"), "unknown method 'flair' in the preset .*'flare'"),
+        (lambda: open_preset("dragin/llama2-13b-chat/hotpot"), f"did you mean '{HOTPOT}'"),
+        (lambda: open_preset("llama2-13b-chat/hotpotqa"), f"did you mean '{HOTPOT}'"),
+        (lambda: open_preset("paper/table3"), "did you mean 'airrag/table3'"),
+        (lambda: open_preset("paper"), "Known: airrag/table1, airrag/table3"),
     ):
         with pytest.raises(InputError, match=told) as error:
             call()

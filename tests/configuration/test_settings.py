@@ -46,7 +46,7 @@ def origins(sourced):
 
 def test_flags_win_then_the_environment_then_the_project_then_the_user(project, monkeypatch):
     assert read_config().config == EngineConfig() == EngineConfig(models="bundled", parameters={}, seed=0)
-    text = "seed = 1\npreset = 'paper'\nin_flight = 2\n[models]\nattend = 'scripted'\n"
+    text = "seed = 1\npreset = 'airrag/table1'\nin_flight = 2\n[models]\nattend = 'scripted'\n"
     of_user = f"{project(text, project.user)}"
     text = "# mine\nseed = 2\nin_flight = 3\nindex = 'here'\n[set]\npassages = 4\nl_max = 900\n"
     project(f"{text}single = {{passages = 7, l_max = 900}}\n")
@@ -63,7 +63,7 @@ def test_flags_win_then_the_environment_then_the_project_then_the_user(project, 
         "parameters.l_max": (900, "askance.toml"),
         "parameters.single.passages": ("3", "ASKANCE_SET__SINGLE__PASSAGES"),
         "parameters.single.l_max": (900, "askance.toml"),
-        "preset": ("paper", of_user),
+        "preset": ("airrag/table1", of_user),
         "seed": (4, "Python"),
         "budget.calls": (9, "Python"),
         "cache": ("kept.sqlite", "ASKANCE_CACHE_FILE"),

@@ -37,16 +37,16 @@ def test_a_jump_over_the_number_wanted_is_told():
 @pytest.mark.parametrize(
     ("name", "threshold", "query_top", "max_tokens"),
     [
-        ("llama2-13b-chat/2wikimultihopqa", 0.8, 25, 64),
+        ("dragin/llama2-13b-chat/2wikimultihopqa", 0.8, 25, 64),
         (HOTPOT, 1.2, 35, 100),
-        ("llama2-7b-chat/iirc", 0.6, 35, 128),
-        ("vicuna-13b-v1.5/strategyqa", 1.5, 25, 100),
+        ("dragin/llama2-7b-chat/iirc", 0.6, 35, 128),
+        ("dragin/vicuna-13b-v1.5/strategyqa", 1.5, 25, 100),
     ],
 )
 def test_the_values_of_the_authors_configurations(name, threshold, query_top, max_tokens):
     dragin = filled("dragin_authors", name)
     assert (dragin.threshold, dragin.query_top, dragin.max_tokens) == (threshold, query_top, max_tokens)
-    assert filled("flare_token", "vicuna-13b-v1.5/iirc").threshold == 0.4
+    assert filled("flare_token", "dragin/vicuna-13b-v1.5/iirc").threshold == 0.4
 
 
 def test_what_is_written_can_be_read_again(tmp_path):

@@ -35,6 +35,7 @@ COMMANDS = {
     "trace": "askance.cli.ask:show_trace",
     "eval": "askance.cli.evaluate:evaluate",
     "grid": "askance.cli.evaluate:grid",
+    "reproduce": "askance.cli.reproduce:reproduce",
     "models": "askance.cli.lists:models",
     "retrievers": "askance.cli.lists:retrievers",
     "encoders": "askance.cli.lists:encoders",

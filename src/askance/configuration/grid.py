@@ -42,7 +42,7 @@ from typing import Any, cast
 from askance.configuration.build import ROLES
 from askance.configuration.catalogue import DEFAULT_RETRIEVER, INDEX_RETRIEVERS
 from askance.configuration.experiment import Experiment, prepare_experiment
-from askance.configuration.settings import ALIASES, SELECTIONS, SETTINGS, EngineConfig, load_now
+from askance.configuration.settings import ALIASES, SELECTIONS, SETTINGS, EngineConfig, Load, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.toml_file import read_toml
@@ -134,14 +134,20 @@ class Grid:
         return {name: cast(Experiment, each.config) for name, each in self._sourced(base, flags)}
 
     def prepare(
-        self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
+        self,
+        base: Iterable[Iterable[SourcedValue]] = (),
+        flags: Iterable[SourcedValue] = (),
+        load: Load | None = None,
     ) -> dict[str, ReadyExperiment]:
         """Load and check everything that the experiments need, except models (see `prepare_experiment`).
+
+        Args:
+            load: A caching function that calls a loader, if several grids share what they load.
 
         Raises:
             GridError: An experiment can't be prepared. The message names it, and the table of the value.
         """
-        ready, load_once = {}, cache(load_now)
+        ready, load_once = {}, load or cache(load_now)
         for name, sourced in list(self._sourced(base, flags)):
             with _named(name), sourced.naming_origins():
                 ready[name] = prepare_experiment(cast(Experiment, sourced.config), load_once)

@@ -103,7 +103,7 @@ def make_method(
     Raises:
         UnknownName: The method, a parameter, a member or a record is unknown.
         ParameterError: A value has the wrong type or is out of range.
-        PresetError: The given preset can't be read, or has no values for the method and its members.
+        PresetError: The given preset can't be read.
         InputError: A record can't be made, or the prompts are given twice or can't be changed.
     """
     cls = class_of(method)
@@ -119,10 +119,7 @@ def make_method(
             settings = {**settings, "prompts": _record(cls, "prompts", prompts)}
     with about("preset"):
         chosen = own_preset(model) if preset is None else open_preset(preset)
-        made = _make(spec, settings, chosen, model)
-        if preset is not None:
-            chosen.check_knows(*(name_of(type(each)) for each in with_members(made)))
-    return made
+        return _make(spec, settings, chosen, model)
 
 
 def with_members(method: Method) -> Iterator[Method]:

@@ -1,8 +1,8 @@
 """Presets: parameters that were tuned for a model and a dataset, opened by name or from a file.
 
-The file `presets.toml` next to this module contains the built-in presets: those of the DRAGIN paper, those of
-the AirRAG paper (such as ``paper``), and ``bundled`` and ``bundled:base`` for the models that ship with
-askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
+The file `presets.toml` next to this module contains the built-in presets: those of the papers (such as
+``dragin/llama2-13b-chat/hotpotqa`` and ``airrag/table1``), and ``bundled`` and ``bundled:base`` for the
+models that ship with askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
 
     about = "a description, with the source of the values"
     [dragin_paper]
@@ -10,25 +10,32 @@ askance. A user's file (`askance calibrate --out`) contains one preset. Both are
     threshold = 1.2
     [flare]
     search_below = 0.35
+    [any]
+    max_tokens = 100
 
-A preset is the weakest source of parameters. Its calibrated parameter, such as a threshold, is left out if
-the user changes a parameter that it depends on. A preset is data: it names no code (see `trust`).
+The parameters of ``any`` apply to every method that has them, unless the method's table has others. A preset
+changes nothing else. It is the weakest source of parameters. Its calibrated parameter, such as a threshold,
+is left out if the user changes a parameter that it depends on. It is data: it names no code (see `trust`).
 """
 
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from askance.configuration.catalogue import METHODS
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import AskanceError, PresetError, UnknownName
+from askance.core.extensions import LABORATORY, known_names
 from askance.core.parameters import name_of, parameter_field, search_parameter
 from askance.core.toml_file import read_toml
 
 Typed = Callable[[type[Any], Mapping[str, Any]], dict[str, Any]]
+ANY = "any"
+"""The name under which a preset has the parameters of every method that has them."""
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by default, each to the model of the same name."""
 
@@ -56,10 +63,13 @@ class Preset:
         Raises:
             PresetError: The preset contains an invalid parameter.
         """
-        if name_of(cls) not in self.entries:
+        names = {each.name for each in fields(cls)}
+        shared = {key: value for key, value in self.entries.get(ANY, {}).items() if key in names}
+        entry = {**shared, **self.entries.get(name_of(cls), {})}
+        if not entry:
             return {}
         try:
-            parameters = typed(cls, self.entries[name_of(cls)])
+            parameters = typed(cls, entry)
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
@@ -71,19 +81,13 @@ class Preset:
                 parameters.pop(calibrated.name, None)
         return {name: value for name, value in parameters.items() if name not in given}
 
-    def check_knows(self, method: str, *members: str) -> None:
-        """Raise `PresetError` if the preset has nothing for a method and its members."""
-        if self.entries.keys().isdisjoint((method, *members)):
-            known = ", ".join(self.entries) or "no method"
-            raise PresetError(f"preset {self.name!r} has nothing for method {method}: it knows {known}.")
-
 
 def open_preset(name: str | Path) -> Preset:
     """Return a built-in preset by name, or the preset in a file.
 
     Raises:
-        PresetError: The file can't be read, or names code.
-        UnknownName: `name` is neither a built-in preset nor a file.
+        PresetError: The file can't be read, has no parameters, or names code.
+        UnknownName: `name` is neither a built-in preset nor a file, or a method in the file is unknown.
     """
     if str(name) in shipped():
         return shipped()[str(name)]
@@ -92,6 +96,11 @@ def open_preset(name: str | Path) -> Preset:
         raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
     remedy = "Give a file that can be read, or a name that `askance presets` lists."
     preset = _preset(str(name), read_toml(path, "the preset", PresetError, remedy))
+    if not preset.entries:
+        raise PresetError(f"preset {str(path)!r} is empty: put parameters under [METHOD].")
+    for method in preset.entries:
+        if method not in (known := (ANY, *known_names("methods", (*METHODS, *LABORATORY["methods"])))):
+            raise UnknownName("method", method, known, place=f"in the preset {path}")
     for key, value in (pair for entry in preset.entries.values() for pair in entry.items()):
         check_runs_no_code(key, value, f"Type --set {key}=… to use it.", PresetError, f"preset {path}: ")
     return preset

@@ -6,7 +6,7 @@
     │   ├── ParameterError       a parameter of the wrong type or out of range
     │   ├── ThresholdError       a threshold relative to no usable calibration
     │   ├── ConfigError          an unreadable configuration, or one of a newer version
-    │   ├── PresetError          an unreadable preset, or one without the method
+    │   ├── PresetError          a preset that can't be read or used
     │   ├── QuestionError        an empty or invalid question
     │   ├── DocumentError        an unreadable document or record
     │   │   └── NothingIndexed   exit code 1: no document among the files could be read
@@ -132,7 +132,7 @@ class ConfigError(InputError):
 
 
 class PresetError(InputError):
-    """A preset that can't be read, or that has no parameters for the method."""
+    """A preset that can't be read, or whose parameters can't be used."""
 
 
 class QuestionError(InputError):

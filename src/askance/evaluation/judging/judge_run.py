@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -22,7 +22,13 @@ from askance.core.errors import InputError, MissingExtra, RunFolderError
 from askance.core.safe_text import json_line
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.result_file import KEPT, open_results, os_errors_as_run_errors, work_through
+from askance.evaluation.run.result_file import (
+    KEPT,
+    open_results,
+    os_errors_as_run_errors,
+    validated,
+    work_through,
+)
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
@@ -57,6 +63,7 @@ class Judgement:
 
 
 _JUDGEMENT = TypeAdapter(Judgement)
+_OBJECT, _SCORES = TypeAdapter(dict[str, Any]), TypeAdapter(dict[str, MeanInterval])
 
 
 def answer_hash(answer: str) -> str:
@@ -191,6 +198,19 @@ def stored(judged: JudgedAnswer) -> JudgedAnswer:
         text = json_line({**numbers, "scores": judged.scores}) + "\n"
         write_atomically(path, text, temporary=path.with_suffix(".tmp"))
     return judged
+
+
+def judged_scores(run: RecordedRun) -> dict[str, MeanInterval]:
+    """Return the scores that judges gave a run, by name; the judge that comes last by file name counts.
+
+    Raises:
+        RunFolderError: A file of scores can't be read.
+    """
+    scores: dict[str, MeanInterval] = {}
+    for path in sorted((run.folder / FOLDER).glob("*.json")):
+        content: dict[str, Any] = validated(_OBJECT, path.read_bytes(), str(path))
+        scores |= validated(_SCORES, json_line(content.get("scores", {})), str(path)).items()
+    return scores
 
 
 def topic_of(record: Record) -> str:

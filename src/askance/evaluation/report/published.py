@@ -1,19 +1,17 @@
-"""Published results of papers, which are stored in `published.toml`, for comparison with runs.
+"""Published results of papers (see `evaluation.papers`), for comparison with runs.
 
 The papers used other models and corpora, so their results are context, not targets that a run should reach.
 """
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from askance.evaluation.judging.judge_run import judged_scores
+from askance.evaluation.papers import columns_of
 from askance.evaluation.report.tables import counted
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.summaries import RunSummary
-
-_PAPERS = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,32 +47,31 @@ def published(dataset: str) -> tuple[Published, ...]:
     """Return the published rows of a dataset, such as "hotpotqa", in the order of the papers' tables."""
     return tuple(
         Published(
-            paper=paper["paper"],
-            arxiv=paper["arxiv"],
-            table=paper["table"],
-            corpus=results.get("corpus", paper.get("corpus", "")),
+            paper=paper.paper,
+            arxiv=paper.arxiv,
+            table=table.title,
+            corpus=table.columns[index].corpus or paper.corpus,
             dataset=dataset,
-            num_questions=results["num_questions"],
-            model=results["model"],
-            method=method,
-            counterpart=paper["methods"].get(method, ""),
+            num_questions=table.columns[index].questions,
+            model=model,
+            method=row.name,
+            counterpart=row.method,
             # Papers print no number of searches for a method that never searches or always searches once.
-            scores={
-                name: value / (100 if paper.get("percent") else 1)
-                for name, value in zip(results["metrics"], values, strict=False)
-            },
+            scores=scores,
         )
-        for paper, results in _results(dataset)
-        for method, *values in results["rows"]
+        for paper, table, index in columns_of(dataset)
+        for model in table.models
+        for row in table.rows
+        if model in row.printed and (scores := paper.scores(table.columns[index], row.printed[model][index]))
     )
 
 
 def caveats(dataset: str) -> tuple[str, ...]:
     """Return the caveats about the published rows of a dataset. Each caveat begins with its paper."""
     notes = [
-        f"{paper['paper']}, {paper['table']}: {caveat}"
-        for paper, results in _results(dataset)
-        for caveat in (*paper.get("caveats", ()), *results.get("caveats", ()))
+        f"{paper.paper}, {table.title}: {caveat}"
+        for paper, table, index in columns_of(dataset)
+        for caveat in (*paper.caveats, *table.notes, *table.columns[index].caveats)
     ]
     return tuple(dict.fromkeys(notes))
 
@@ -97,7 +94,7 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
         return {}
     for name, run, summary in zip(group.names, group.runs, summaries, strict=True):
         index, means = Path(run.settings.index).name, {"searches": summary.costs.searches}
-        means |= {metric: found.mean for metric, found in summary.metrics.items()}
+        means |= {metric: found.mean for metric, found in {**summary.metrics, **judged_scores(run)}.items()}
         ours.append(
             Published(
                 paper="This report",
@@ -113,9 +110,3 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
     for row in (*ours, *printed):
         rows.setdefault(row.source, []).append(row)
     return rows
-
-
-def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield each table of results on a dataset, after the paper that it comes from."""
-    for paper in _PAPERS.values():
-        yield from ((paper, results) for results in paper["results"] if results["dataset"] == dataset)

@@ -144,12 +144,14 @@ class RunOptions:
         retry_failures: Whether to ask questions again that failed before.
         accept_new_code: Whether to continue a run that was started with other code.
         on_end: A callback that receives the complete trace of every question (see `Engine`).
+        may_lack_abilities: Whether a missing ability of a model ends, of a grid, its experiment alone.
     """
 
     max_failures: int | None = None
     retry_failures: bool = False
     accept_new_code: bool = False
     on_end: Callable[[Trace], None] | None = None
+    may_lack_abilities: bool = False
 
 
 async def evaluate(
@@ -314,6 +316,7 @@ async def run_grid(
     Raises:
         RunFolderError, MissingAbility: As for `evaluate`.
     """
+    fatal = (RunFolderError,) if options.may_lack_abilities else (RunFolderError, MissingAbility)
     results: dict[str, RecordedRun | AskanceError] = {}
     for _, group in groupby(experiments.items(), key=lambda entry: entry[1].model_specs["answer"]):
         of_model, load_once = dict(group), loading_once(load_models)
@@ -321,7 +324,7 @@ async def run_grid(
             try:
                 with _opened(ready, folder / name, load_once, options):
                     pass  # This creates the run's folder, and checks the models.
-            except (RunFolderError, MissingAbility):
+            except fatal:
                 raise
             except AskanceError as error:
                 results[name] = error

@@ -81,6 +81,27 @@ def mean_interval(scores: Sequence[float]) -> MeanInterval:
     return MeanInterval(float(values.mean()), low, high, len(values))
 
 
+def average_interval(groups: Sequence[Sequence[float]]) -> MeanInterval:
+    """Return the unweighted mean of the mean scores of several datasets, with its 95 % interval.
+
+    Questions are drawn within each dataset, so that every dataset keeps its weight.
+
+    Args:
+        groups: The per-question scores of each dataset.
+
+    Raises:
+        InputError: There is no dataset, or as for `mean_interval` in one of them.
+    """
+    if not groups:
+        raise InputError("there are no datasets to average over: name at least one.")
+    if len(groups) == 1:
+        return mean_interval(groups[0])
+    values = [checked_scores(scores) for scores in groups]
+    draws = [drawn_means(scores, seed=number) for number, scores in enumerate(values)]
+    mean = float(np.mean([scores.mean() for scores in values]))
+    return MeanInterval(mean, *middle_95(*np.mean(draws, axis=0)), sum(map(len, groups)))
+
+
 def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> MeanInterval:
     """Return the mean difference of two methods' scores, with its 95 % interval, as `paired_test` does."""
     return paired_test(first, second)[0]

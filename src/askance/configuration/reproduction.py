@@ -1,0 +1,193 @@
+"""The runs of a paper's tables: each cell of a table becomes an ordinary experiment, or a reason why not.
+
+The name of an experiment is ``DATASET/MODEL/SETTINGS``, so cells with the same settings share a run.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from askance.configuration.catalogue import DEFAULT_METRICS, METHODS
+from askance.configuration.evaluation import open_metrics
+from askance.configuration.grid import Grid
+from askance.configuration.methods import method_class
+from askance.configuration.presets import open_preset, own_preset
+from askance.configuration.settings import load_now
+from askance.core.errors import AskanceError, BadIndex, InputError, UnknownName
+from askance.core.extensions import plugins
+from askance.core.parameters import parse_parameters
+from askance.evaluation.papers import JUDGED, PAPERS, Column, Paper, PaperRow, PaperTable, read_paper
+from askance.evaluation.run.experiment import ReadyExperiment
+
+SEARCHES = "searches"
+
+
+def find_tables(paper: str, numbers: Iterable[str] | None) -> tuple[Paper, dict[str, PaperTable]]:
+    """Return a paper, and those of its tables that have these numbers, or the numbers of which they have.
+
+    Raises:
+        UnknownName: There is no such paper or table.
+    """
+    if paper not in PAPERS:
+        raise UnknownName("paper", paper, PAPERS)
+    found = read_paper(paper)
+    known = {alias: table for number, table in found.tables.items() for alias in (number, *table.aliases)}
+    for number in numbers or ():
+        if number not in known:
+            raise UnknownName("table", number, known, place=f"of {found.paper}")
+    return found, {number: known[number] for number in numbers or found.tables}
+
+
+def rows_of(table: PaperTable, authors: bool) -> Iterator[PaperRow]:
+    """Yield the rows of a table.
+
+    Args:
+        authors: Whether a row that the authors' code can run is followed by one that it runs.
+    """
+    for row in table.rows:
+        yield row
+        if authors and row.authors:
+            yield replace(row, name=f"{row.name}, authors' code", **{"set": {}, **row.authors})
+
+
+@dataclass(frozen=True, slots=True)
+class UsedModel:
+    """A model that makes the runs of a table.
+
+    Attributes:
+        label: The name of the paper's model that it stands for; empty for the first of each row.
+        spec: The specification.
+    """
+
+    label: str
+    spec: str
+
+    @property
+    def name(self) -> str:
+        """The specification, after the label if there is one."""
+        return f"{self.label}={self.spec}" if self.label else self.spec
+
+    def printed_of(self, row: PaperRow) -> str | None:
+        """Return the paper's model that stands beside it in a row; None if the row has no such model."""
+        if self.label:
+            return self.label if self.label in row.printed else None
+        return next(iter(row.printed), "")
+
+
+Cell = tuple[str, str, str, str]
+"""A cell: the title of the table, the name of the model, the name of the row, and the dataset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """The cells of tables, to be run.
+
+    Attributes:
+        datasets: The specification of each dataset, by its name in the tables.
+        roles: The models of other roles than "answer".
+        settings: Settings that the user gives, such as the index.
+        scale: The most questions of a cell.
+        preset: The preset that goes before the paper's; by default that of a bundled model.
+        authors: Whether to run the authors' code, too.
+        runs: The name of the experiment of each cell that can be run.
+        reasons: The reason why a cell can't be run, by the cell.
+    """
+
+    paper: Paper
+    datasets: Mapping[str, str]
+    models: tuple[UsedModel, ...]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    scale: int | None = None
+    preset: str | None = None
+    authors: bool = False
+    runs: dict[Cell, str] = field(default_factory=dict)
+    reasons: dict[Cell, str] = field(default_factory=dict)
+
+    def prepare(self, tables: Mapping[str, PaperTable]) -> dict[str, ReadyExperiment]:
+        """Load and check what the cells need, except models, and return the experiments by name.
+
+        Experiments with the same model follow each other.
+        """
+        ready: dict[str, ReadyExperiment] = {}
+        load = cache(load_now)
+        for model in self.models:
+            for cell, row, column, table in self._cells(tables, model):
+                try:
+                    self._check(row, column)
+                    name, grid = self._grid(table, row, column, model)
+                    if name not in ready:
+                        (ready[name],) = grid.prepare(load=load).values()
+                    self.runs[cell] = name
+                except AskanceError as error:
+                    self.reasons[cell] = str(error)
+        return ready
+
+    def _cells(
+        self, tables: Mapping[str, PaperTable], model: UsedModel
+    ) -> Iterator[tuple[Cell, PaperRow, Column, PaperTable]]:
+        for table in tables.values():
+            for row in rows_of(table, self.authors):
+                for column in table.columns:
+                    if column.dataset in table.datasets and model.printed_of(row) is not None:
+                        yield (table.title, model.name, row.name, column.dataset), row, column, table
+
+    def _check(self, row: PaperRow, column: Column) -> None:
+        """Raise `InputError` with the reason if a cell can't be run."""
+        if row.absent:
+            raise InputError(row.absent)
+        if column.dataset not in self.datasets:
+            raise InputError(f"no --dataset {column.dataset}:FILE is given")
+        if row.method not in METHODS and row.method not in plugins("methods"):
+            method_class(row.method)  # says how to install the laboratory
+        index = self.settings.get("index")
+        if row.encoder and index is not None:
+            from askance.retrieval.index.index_folder import encoder_record, read_manifest
+
+            made_by = encoder_record(Path(index), read_manifest(Path(index))).name
+            if made_by.partition(":")[0] != row.encoder:
+                raise BadIndex(f"the vectors of {index} are of {made_by}: make them with {row.encoder}:NAME")
+
+    def _grid(self, table: PaperTable, row: PaperRow, column: Column, model: UsedModel) -> tuple[str, Grid]:
+        """Return the name of a cell's experiment and the grid that has it alone."""
+        printed, dataset = model.printed_of(row) or "", column.dataset
+        model_folder = _folder_name(model.spec)[-100:].lstrip("_.,+=-")
+        preset = table.preset.format(model=printed.lower(), dataset=dataset)
+        own = own_preset(model.spec) if self.preset is None else open_preset(self.preset)
+        before = own.parameters(method_class(row.method), row.set, parse_parameters)
+        values = {**before, **row.set}
+        retriever: dict[str, Any] = {"retriever": row.retriever} if row.retriever else {}
+        told = [f"{key}={value}" for key, value in {**retriever, **values}.items()]
+        method = _folder_name(",".join([row.method, preset, *told]))
+        questions = min(filter(None, (self.scale, column.questions)), default=None)
+        selection: dict[str, Any] = {} if questions is None else {self.paper.selection: questions}
+        found = (each for each in column.metrics if each != SEARCHES and not missing_metric(each))
+        scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
+        common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
+        grid = Grid(
+            common=common,
+            datasets={dataset: {"questions": self.datasets[dataset]}},
+            models={model_folder: {**self.roles, "answer": model.spec}},
+            methods={method: {"method": row.method, "preset": preset, "set": values, **retriever}},
+            place=table.title,
+        )
+        return f"{dataset}/{model_folder}/{method}", grid
+
+
+def missing_metric(name: str) -> str:
+    """Return why runs have no scores in a metric of a table; an empty string if they have."""
+    if name in JUDGED:
+        return f"after `askance judge RUN --{JUDGED[name]} SPEC`, the same command shows it"
+    try:
+        open_metrics([name] if name != SEARCHES else DEFAULT_METRICS)
+    except AskanceError as error:
+        return str(error)
+    return ""
+
+
+def _folder_name(text: str) -> str:
+    """Return `text` with "-" in place of characters that a folder's name can't have."""
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text).strip("-.")

@@ -1,0 +1,103 @@
+"""The tables of the papers: every row runs or says why not, and no printed number is without a place."""
+
+import pytest
+
+from askance.configuration.catalogue import METHODS
+from askance.configuration.methods import make_method
+from askance.configuration.presets import open_preset, shipped
+from askance.configuration.reproduction import Reproduction, UsedModel, rows_of
+from askance.core.extensions import LABORATORY
+from askance.evaluation.papers import PAPERS, Column, PaperRow, PaperTable, read_paper
+from tests.evaluation.datasets.test_files import FILES
+from tests.laboratory import usable
+
+TABLES = [(paper, number) for paper in PAPERS for number in read_paper(paper).tables]
+
+
+@pytest.mark.parametrize(("name", "number"), TABLES)
+def test_every_row_can_be_run_or_says_why_not(name, number):
+    """Its method, with the preset and the parameters of its table, can be made for each model and dataset."""
+    paper = read_paper(name)
+    table = paper.tables[number]
+    assert "retriever" in paper.settings, "no default of askance decides"
+    for row in rows_of(table, authors=True):
+        assert bool(row.method) != bool(row.absent)
+        assert row.absent or row.calls
+        assert row.printed
+        for model in row.printed if usable(row.method) else ():
+            for dataset in table.datasets:
+                preset = table.preset.format(model=model.lower(), dataset=dataset)
+                make_method(row.method, row.set, model="scripted", preset=preset)
+        assert not row.method or row.method in {*METHODS, *LABORATORY["methods"]}
+
+
+@pytest.mark.parametrize(("name", "number"), TABLES)
+def test_no_two_cells_share_a_run_and_only_named_ones_have_none(name, number, sample_index):
+    paper = read_paper(name)
+    table = paper.tables[number]
+    official = {each: f"{each}:{FILES / each}.json" for each in ("hotpotqa", "iirc", "strategyqa")}
+    official["2wikimultihopqa"] = f"2wikimultihopqa:{FILES / '2wikimultihopqa.json'}"
+    datasets = dict.fromkeys(table.datasets, "sample") | official
+    settings = {"index": str(sample_index), "retriever": "bm25"}
+    for label in table.models:
+        models = (UsedModel(label, "scripted"),)
+        job = Reproduction(paper=paper, datasets=datasets, models=models, settings=settings)
+        ready = job.prepare({number: table})
+        assert len(set(job.runs.values())) == len(job.runs), "each cell has settings of its own"
+        assert {*job.runs.values()} == ready.keys()
+        absent = {row.name for row in table.rows if row.absent or row.encoder}
+        assert {row for _, _, row, _ in job.reasons} <= absent
+
+
+def test_the_presets_have_the_printed_hyper_parameters():
+    """Table 9 of DRAGIN: 4 lengths and, for each of 3 models, 4 thresholds and 4 numbers of words."""
+    table = read_paper("dragin").tables["9"]
+    names = [heading.lower() for heading in table.headings[1:]]
+    for name, *values in table.facts:
+        model, _, parameter = name.rpartition(", ")
+        for dataset, value in zip(names, values, strict=True):
+            for each in [model] if model else table_models():
+                made = make_method("dragin_paper", preset=f"dragin/{each.lower()}/{dataset}")
+                assert str(getattr(made, parameter)) == value
+
+
+def table_models():
+    return read_paper("dragin").tables["2"].models
+
+
+def test_the_rows_of_airrag_have_no_worked_examples_that_airrag_lacks():
+    table = read_paper("airrag").tables["1"]
+    zero_shot, vanilla = (row for row in table.rows if row.name in ("ZeroShot QA, 8k", "Vanilla RAG, 8k"))
+    made = make_method(zero_shot.method, zero_shot.set, preset=table.preset)
+    assert not made.needs.retriever
+    assert not make_method(vanilla.method, vanilla.set, preset=table.preset).prompts.demos
+
+
+COLUMN = Column(dataset="hotpotqa", metrics=("f1", "exact_match"))
+FLAWED = [
+    ({"name": "x"}, "give a method, or the reason"),
+    ({"name": "x", "method": "single", "absent": "because"}, "give a method, or the reason"),
+    ({"name": "x", "method": "single", "printed": {"m": ((1.0,), (2.0,))}}, "does not fit the columns"),
+    ({"name": "x", "method": "single", "printed": {"m": ((1.0, 2.0, 3.0),)}}, "does not fit the columns"),
+    ({"name": "x", "method": "single", "printed": {"other": ((1.0,),)}}, "other is no model of the table"),
+    ({"name": "x", "method": "single", "prnted": {}}, "prnted"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), FLAWED, ids=range(len(FLAWED)))
+def test_a_printed_number_without_a_place_is_refused(row, message):
+    with pytest.raises(ValueError, match=message):
+        PaperTable(title="Table 1", about="", models=("m",), columns=(COLUMN,), rows=(PaperRow(**row),))
+
+
+def test_every_preset_that_a_table_names_exists():
+    named = {
+        table.preset.format(model=model.lower(), dataset=dataset)
+        for paper in map(read_paper, PAPERS)
+        for table in paper.tables.values()
+        for model in table.models
+        for dataset in table.datasets
+    }
+    assert {open_preset(name).name for name in named} == named
+    of_papers = {name for name in shipped() if name.partition("/")[0] in PAPERS}
+    assert of_papers == named, "and every preset of a paper has a table"

@@ -1,0 +1,190 @@
+"""`askance reproduce` as a user types it: the page, the files, what can't be run, and resuming."""
+
+import csv
+
+import pytest
+
+from askance.models.scripted import Reply, ScriptedModel
+from tests.evaluation.datasets.test_files import FILES
+from tests.laboratory import usable
+
+HOTPOT = f"hotpotqa:{FILES / 'hotpotqa.json'}"
+DRAGIN = f"reproduce dragin 2 --dataset {HOTPOT} --scale 2 --model scripted"
+
+
+@pytest.fixture
+def reproduce(run, tmp_path, monkeypatch, sample_index):
+    """Run a command in an empty folder with a model that always answers Bonn, and count its calls."""
+    calls = []
+
+    def reply(self, shown, key):
+        calls.append(key)
+        return Reply(" So the answer is Bonn.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ScriptedModel, "_reply", reply)
+
+    def reproduce(words, index=True):
+        del calls[:]
+        given = f" --index {sample_index}" if index else ""
+        return *run(f"{words}{given}"), len(calls)
+
+    return reproduce
+
+
+def cells(page, row):
+    """The cells of the row of a Markdown page."""
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| {row} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_table_has_the_measured_and_the_printed_number_in_every_cell(reproduce, tmp_path):
+    code, page, err, calls = reproduce(f"{DRAGIN} --out out")
+    assert code == 0, err
+    assert calls > 0
+    assert page == (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
+    row, model, *values = cells(page, "DRAGIN")
+    assert (row, model) == ("DRAGIN", "Llama2-13b-chat")
+    assert values[0] == "– / 0.304", "no file of 2WikiMultihopQA is given"
+    assert values[3] == "0.000 (0.000 to 0.842) / 0.314"
+    assert values[5].endswith(" / 3.505")
+    assert cells(page, "wo-RAG")[7] == "0.00 / –"
+    for line in (
+        "- Model: scripted, beside the paper's model that each row names.",
+        "- Questions: at most 2 a cell; the paper's: 2wikimultihopqa 1,000, hotpotqa 1,000,",
+        "- Not run: all rows on iirc: no --dataset iirc:FILE is given",
+        "21,015,324 passages of 100 words (DPR), BM25.",
+    ):
+        assert line in page
+    rows = list(csv.DictReader((tmp_path / "out" / "tables.csv").read_text(encoding="utf-8").splitlines()))
+    (found,) = (
+        each
+        for each in rows
+        if (each["row"], each["dataset"], each["metric"]) == ("SR-RAG", "hotpotqa", "searches")
+    )
+    assert (found["mean"], found["num_questions"], found["printed"]) == ("1.0", "2", "")
+    assert found["paper_model"] == "Llama2-13b-chat"
+    assert (tmp_path / found["runs"] / "settings.json").exists(), "an ordinary run folder"
+
+
+def test_the_same_command_asks_nothing_again_and_tables_share_runs(reproduce):
+    first = reproduce(f"{DRAGIN} --out out")
+    again = reproduce(f"{DRAGIN} --out out")
+    assert (again[1], again[3]) == (first[1], 0)
+    code, page, err, calls = reproduce(f"{DRAGIN.replace('dragin 2', 'dragin 6')} --out out")
+    assert code == 0, err
+    others = calls
+    assert cells(page, "FS-RAG")[-1].endswith(" / 0.3685")
+    code, page, _, calls = reproduce(f"{DRAGIN.replace('dragin 2', 'dragin 2 6 8 9')} --out out")
+    assert (code, calls) == (0, 0)
+    assert others > 0
+    assert "| Vicuna-13b-v1.5, threshold | 1.2 | 1.2 | 1.3 | 1.5 |" in page
+    assert "| worked examples | 6 | 8 | 8 |" in page
+
+
+def test_other_settings_for_a_cell_that_has_a_run_are_refused_with_the_difference(reproduce, tmp_path):
+    assert reproduce(f"{DRAGIN} --out out")[0] == 0
+    kept = (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
+    code, _, err, calls = reproduce(f"{DRAGIN} --out out --retriever bm25?k1=2")
+    assert (code, calls) == (2, 0)
+    assert "was started with other settings (" in err
+    assert "retriever: bm25, now bm25?k1=2): name another --out, or the same settings." in err
+    code, _, err, _ = reproduce(f"{DRAGIN.replace('--scale 2', '--scale 1')} --out out")
+    assert code == 2
+    assert "is not selected now" in err
+    assert (tmp_path / "out" / "tables.md").read_text(encoding="utf-8") == kept
+
+
+def test_a_model_stands_beside_the_model_that_it_is_said_to_be(reproduce):
+    words = f"{DRAGIN.replace('--model', '--model Vicuna-13b-v1.5=')} --out out".replace("= ", "=")
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    assert cells(page, "DRAGIN")[1] == "Vicuna-13b-v1.5"
+    assert cells(page, "DRAGIN")[5].endswith(" / 0.288")
+    assert "beside the paper's Vicuna-13b-v1.5." in page
+
+
+def test_a_model_without_attention_leaves_the_other_rows_standing(reproduce, monkeypatch):
+    made = ScriptedModel.__init__
+
+    def poor(self, *given, **named):
+        made(self, *given, **named)
+        self.signals = frozenset({"logprob"})
+
+    monkeypatch.setattr(ScriptedModel, "__init__", poor)
+    code, page, err, _ = reproduce(f"{DRAGIN} --out out")
+    assert code == 0, err
+    assert cells(page, "DRAGIN")[5] == "– / 0.314"
+    assert cells(page, "SR-RAG")[5].startswith("0.000 (")
+    assert "Not run: DRAGIN on hotpotqa: method dragin_paper" in page
+
+
+def test_the_authors_code_has_rows_of_its_own(reproduce, monkeypatch):
+    """Where the laboratory is not installed, they say how to install it."""
+    words = f"{DRAGIN.replace('dragin 2', 'dragin 4').replace('hotpotqa', 'iirc')} --authors --out out"
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    code_cells = cells(page, "FS-RAG, authors' code")
+    assert code_cells[2].endswith(" / 0.171")
+    if usable("dragin_authors"):
+        assert code_cells[2].startswith("0.000 (")
+    else:
+        assert "Not run: FLARE, authors' code" in page
+        assert "askance-lab" in page
+
+
+def test_an_index_without_vectors_of_the_encoder_is_named(reproduce):
+    words = f"{DRAGIN.replace('dragin 2', 'dragin 7')} --out out"
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    assert cells(page, "DRAGIN, SGPT")[5] == "– / 0.264"
+    assert "Not run: DRAGIN, SGPT on hotpotqa: the index" in page
+    assert "has no vectors: make them with" in page
+
+
+def test_averages_are_over_the_datasets_that_are_there(reproduce):
+    words = "reproduce airrag 3 --scale 1 --model scripted --retriever bm25 --out out"
+    words += f" --dataset {HOTPOT} --dataset musique:{FILES / 'musique.jsonl'}"
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    *_, f1, accuracy = cells(page, "Vanilla RAG")
+    assert (f1.endswith(" / 47.0"), accuracy.endswith(" / 43.2")) == (True, True)
+    assert not f1.startswith("–")
+    assert "Averages: over 2 of 3 datasets, which weigh the same" in page
+
+
+def test_printed_numbers_alone_need_no_model(reproduce):
+    code, page, _, calls = reproduce("reproduce selfrag", index=False)
+    assert (code, calls) == (0, 0)
+    assert cells(page, "Self-RAG")[2] == "– / 54.9"
+    assert "Not measured: nli_citation_recall: after `askance judge RUN --citations SPEC`" in page
+    assert "Not measured: mauve" in page
+
+
+def test_judged_numbers_of_the_runs_are_shown(reproduce, run, tmp_path, sample_index):
+    words = f"reproduce selfrag 2 --dataset biographies:{FILES / 'biographies.txt'} --scale 2"
+    words += " --retriever bm25 --model scripted --out out"
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    assert cells(page, "no retrieval")[6] == "– / 44.5"
+    assert "Not measured: factscore: after `askance judge RUN --facts SPEC`, the same command" in page
+    (folder,) = (tmp_path / "out" / "biographies" / "scripted").glob("closed_book*")
+    assert run("judge", folder, "--facts", "scripted", "--index", sample_index)[0] == 0
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    assert cells(page, "no retrieval")[6].endswith(") / 44.5")
+
+
+def test_the_list_names_what_each_table_needs(run):
+    code, out, _ = run("reproduce --list --scale 10 --seconds-per-call 36", columns=300)
+    assert code == 0
+    lines = out.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("dragin 7  Table 7: the retriever"))
+    assert lines[at + 1].strip() == (
+        "2wikimultihopqa, hotpotqa, iirc, an index for bm25 and dense; models: Llama2-13b-chat; 6 cells, "
+        "300 calls, 3.0 hours"
+    )
+    assert any("a judge of facts, a judge of citations" in line for line in lines)
+    assert all(
+        any(line.startswith(f"{paper} ") for line in lines) for paper in ("dragin", "airrag", "selfrag")
+    )
