@@ -46,12 +46,14 @@ class ScoredSentence:
         search_at: The offset of the word that triggers a search, or the end of the text for a scheduled
             search; None for no search.
         kept: The part of the text to keep if a search is made.
+        dropped: The rest of the text.
     """
 
     words: tuple[WordSignal, ...]
     search_at: int | None
     kept: str
     num_kept_tokens: int
+    dropped: str = ""
 
 
 @checked_dataclass(kw_only=True)
@@ -204,9 +206,13 @@ class DraginParameters(WritesAnswer):
 
     def _text_query(self, state: GenerationState, scored: ScoredSentence) -> str:
         """Return the query for any mode other than real_words."""
-        question, texts = state.question, (state.text, scored.kept.strip())
-        parts = (parse_markers(text, question, state.run.trace).text.strip() for text in texts)
-        context = " ".join(filter(None, (question.text, *parts)))
+        question, split = state.question, self.linguistics.sentences
+        answer = parse_markers(state.text + scored.kept, question, state.run.trace).text
+        if self.query == "last_sentence":
+            whole = split(f"{answer}{scored.dropped} The")[:-1]  # without the sentence that begins here
+            complete = (one for one, other in zip(split(answer), whole, strict=False) if one == other)
+            return ("", *split(question.text), *complete)[-1]
+        context = f"{question.text} {answer.strip()}".strip()
         if self.query == "last_n_tokens":
             return last_tokens(context, self.query_top, state.run.model)
         return query_from_words(self.query, question.text, context, scored.words, self.linguistics)
@@ -338,7 +344,8 @@ class Dragin(DraginParameters):
         search_at = next((word.start for word, signal in pairs if signal.is_hit), None)
         # The kept text must not end in white space: models continue it badly.
         kept = written.text if search_at is None else written.text[:search_at].rstrip()
-        return ScoredSentence(signals, search_at, kept, sum(token.end <= len(kept) for token in tokens))
+        num_kept = sum(token.end <= len(kept) for token in tokens)
+        return ScoredSentence(signals, search_at, kept, num_kept, written.text[len(kept) :])
 
     def _qfs_words(self, scored: ScoredSentence, attention: AttentionMap | None) -> tuple[QueryWord, ...]:
         """Return the content words that the model attended to most when it predicted the triggering word."""
