@@ -15,11 +15,12 @@ from askance.ask import Engine
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.trace import Attended
-from askance.core.types import Generation, Passage, Question
+from askance.core.types import Generation, Passage, Question, Sampling
 from askance.evaluation.choose.calibrate import calibrate
 from askance.evaluation.choose.goals import SearchesGoal
 from askance.evaluation.datasets import Example
-from askance.methods.common.prompts import DEMOS, PromptTemplate
+from askance.methods.common.generation_state import SHORT_ANSWER_TOKENS
+from askance.methods.common.prompts import DEMOS, STOPS, PromptTemplate
 from askance.methods.common.search import QueryMode, TriggerMode
 from askance.methods.dragin.attention_map import AttentionMap, token_offsets
 from askance.methods.dragin.paper import DraginPaper
@@ -134,6 +135,28 @@ def test_heads_that_trigger_and_query_read_and_the_threshold_in_use(method, of_q
 @pytest.mark.parametrize("variant", usable("dragin_authors"))
 def test_the_authors_code_has_a_threshold_of_its_own_for_probabilities(variant):
     assert make_method(variant, {"trigger": "token_probability"}).theta == 0.08
+
+
+class Watched(ScriptedModel):
+    """Keeps the sampling options of each call."""
+
+    async def generate(self, request):
+        self.samplings = [*getattr(self, "samplings", []), request.sampling]
+        return await super().generate(request)
+
+
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper"])
+@pytest.mark.parametrize(
+    ("settings", "sampled"),
+    [({}, (0.0, 1.0, 0)), ({"temperature": 0.6, "top_p": 0.9, "top_k": 50}, (0.6, 0.9, 50))],
+)
+def test_the_answer_is_sampled_as_asked_and_the_short_answer_greedily(variant, settings, sampled):
+    model, retriever = Watched([" It is there.", " Weser."]), ScriptedRetriever([ALLER])
+    asyncio.run(ask(BREMEN, make_method(variant, settings), {"answer": model}, retriever))
+    assert model.samplings == [
+        Sampling(128, *sampled, stop=STOPS),
+        Sampling(SHORT_ANSWER_TOKENS, stop=STOPS),
+    ]
 
 
 class TwoHeads(ScriptedModel):

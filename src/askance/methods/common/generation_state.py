@@ -60,10 +60,15 @@ class WritesAnswer(TokenLimited):
     def needs(self) -> Needs:
         return Needs(self.reads, one_of=layout_needs(self.layout, continues=self.continues), retriever=True)
 
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling options of the answer, which is greedy by default."""
+        return Sampling(self.max_tokens)
+
     def start(self, question: Question, run: Run) -> "GenerationState":
         """Return the initial state, with an empty answer."""
         asks, layout, template = self.ask_short_answer, self.layout, self.prompts
-        state = GenerationState(question, run, asks, layout, template, self.max_tokens)
+        state = GenerationState(question, run, asks, layout, template, self.sampling)
         if isinstance(run.trace, PlainTrace):
             run.trace.evidence = lambda text: (state.shown, ((0, question.text),), text)
         return state
@@ -75,6 +80,7 @@ class GenerationState:
 
     Attributes:
         asks_short_answer: Whether to ask for a short answer if the text states none.
+        sampling: The sampling options of the answer, with its maximum number of tokens.
         text: The answer so far, including citation markers that the model wrote.
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
@@ -87,7 +93,7 @@ class GenerationState:
     asks_short_answer: bool
     layout: Layout
     template: PromptTemplate
-    max_tokens: int = 0
+    sampling: Sampling = Sampling(0)
     text: str = ""
     num_tokens: int = 0
     num_searches: int = 0
@@ -99,7 +105,7 @@ class GenerationState:
     @property
     def tokens_left(self) -> int:
         """The number of tokens that may still be added to the answer."""
-        return self.max_tokens - self.num_tokens
+        return self.sampling.max_tokens - self.num_tokens
 
     @property
     def shown_ids(self) -> frozenset[str]:
@@ -174,7 +180,8 @@ class GenerationState:
         prompt = answer_prompt(
             self.run.model, self.question, self.hits, self.text, self.layout, self.template
         )
-        sampling, on_text = Sampling(max_tokens, stop=stops_of(prompt)), on_text or self.run.trace.draft
+        sampling = replace(self.sampling, max_tokens=max_tokens, stop=stops_of(prompt))
+        on_text = on_text or self.run.trace.draft
         request = GenerateRequest(prompt, sampling, want, until, key=key, on_text=on_text)
         (generation,) = await self.run.model.generate(request)
         return generation
@@ -196,7 +203,7 @@ class GenerationState:
 
         model = self.run.model
         want = Want(logprob=not self.hits and "logprob" in model.signals and "attend" in model.capabilities)
-        generation = await self.write(self.max_tokens, ("answer",), want, on_text=commit)
+        generation = await self.write(self.sampling.max_tokens, ("answer",), want, on_text=commit)
         shown = "".join(committed)
         if not generation.text.startswith(shown):
             raise ModelFailure(
@@ -230,7 +237,11 @@ class GenerationState:
             return "a blank line, or what would follow an answer, begins"
         if piece.finish == "end" or not (was_cut_short or piece.text.strip()):
             return "the model ended its answer"
-        return f"the answer has {self.max_tokens} tokens" if len(piece.tokens) >= self.tokens_left else ""
+        return (
+            f"the answer has {self.sampling.max_tokens} tokens"
+            if len(piece.tokens) >= self.tokens_left
+            else ""
+        )
 
     def scorable(self, piece: Generation) -> Generation:
         """Return a copy of a new piece in which only tokens that may trigger a search are left unchanged.

@@ -17,7 +17,7 @@ from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run, language_model
 from askance.core.trace import Decided, QueryWord, WordSignal
-from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
+from askance.core.types import Generation, Question, Sampling, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
@@ -81,6 +81,9 @@ class DraginParameters(WritesAnswer):
     )
     max_rounds: int = parameter(100, "maximum number of drafts of one answer", at_least=1)
     max_searches: int = parameter(20, "maximum number of searches of one answer", at_least=1)
+    temperature: float = parameter(0.0, "sampling temperature of the answer; 0 is greedy", at_least=0)
+    top_p: float = parameter(1.0, "probability mass to sample from", at_least=0.01, at_most=1)
+    top_k: int = parameter(0, "number of most probable tokens to sample from; 0: all", at_least=0)
     linguistics: Linguistics = parameter(OWN, "sentences and content words: own, or spacy:PIPELINE")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
@@ -89,6 +92,10 @@ class DraginParameters(WritesAnswer):
     default_qfs_heads: ClassVar[Heads | None] = None
     sends_any_query: ClassVar[bool] = True
     """Whether a query may repeat an earlier one or have no content word, as in the authors' code."""
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.max_tokens, self.temperature, self.top_p, self.top_k)
 
     @property
     def theta(self) -> float:
