@@ -54,7 +54,7 @@ def read_authors_prompts(path: Path, options: Mapping[str, Any]) -> PromptTempla
     except (ValueError, TypeError, RecursionError) as flaw:
         reason = first_flaw(flaw) if isinstance(flaw, ValidationError) else "they are no literals"
         raise PromptsError(f"{where}: the examples can't be used ({reason}). {_REMEDY}") from flaw
-    if most and not (most.isdecimal() and 0 < int(most[:9]) <= len(examples)):
+    if most and most not in map(str, range(1, len(examples) + 1)):
         raise PromptsError(f"{where}, examples: {most!r} is not a number from 1 to {len(examples)}.")
     demos = tuple(
         Demo(each.question, f"{''.join(each.cot)} So the answer is {each.answer}.")

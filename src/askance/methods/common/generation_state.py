@@ -237,11 +237,8 @@ class GenerationState:
             return "a blank line, or what would follow an answer, begins"
         if piece.finish == "end" or not (was_cut_short or piece.text.strip()):
             return "the model ended its answer"
-        return (
-            f"the answer has {self.sampling.max_tokens} tokens"
-            if len(piece.tokens) >= self.tokens_left
-            else ""
-        )
+        is_full = len(piece.tokens) >= self.tokens_left
+        return f"the answer has {self.sampling.max_tokens} tokens" if is_full else ""
 
     def scorable(self, piece: Generation) -> Generation:
         """Return a copy of a new piece in which only tokens that may trigger a search are left unchanged.
