@@ -47,6 +47,7 @@ ask Q? --method blender --set single.pasages=3    -> did you mean 'passages'
 ask Q? --method blender --set singel.passages=3   -> did you mean 'single'
 ask Q? --prompts hotpot                           -> did you mean 'hotpotqa'
 ask Q? --prompts absent.toml                      -> can't read the prompts file absent.toml
+ask Q? --prompts absent.py?class=IIRC             -> can't read the prompts file absent.py
 ask Q? --set prompts=hotpot                       -> did you mean 'hotpotqa'
 ask Q? --prompts iirc --set prompts=iirc          -> give one of them
 ask Q? --trace .                                  -> it is a folder

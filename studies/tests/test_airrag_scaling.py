@@ -18,7 +18,7 @@ from askance.core.trace import Expanded, Trace
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.report.charts import frontier
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval
+from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.index.documents import Document
@@ -35,7 +35,6 @@ from studies.airrag_scaling.results import (
     TOKENS,
     VALID,
     Result,
-    average_interval,
     numbers_of,
     points_of,
     result_of,

@@ -33,6 +33,7 @@ from tests.methods.bridge import QUESTION, WHERE, model, run
 EXAMPLES = {
     "own": 4,
     "plain": 0,
+    "references": 0,
     "hotpotqa": 8,
     "2wikimultihopqa": 6,
     "musique": 6,
@@ -98,9 +99,96 @@ def test_each_set_has_the_answers_of_its_dataset():
     assert {"yes", "no"} <= {*answers("hotpotqa")}
     assert sorted(demo.answer.count(". ") for demo in open_prompts("musique").demos) == [2, 2, 3, 3, 4, 4]
     # Lines that made answers worse; the laboratory adds them in the authors' layout.
-    assert {open_prompts(name).instruction + open_prompts(name).before_question for name in PROMPT_SETS} == {
-        ""
+    lines = {
+        name: open_prompts(name).instruction + open_prompts(name).before_question for name in PROMPT_SETS
     }
+    assert [name for name, line in lines.items() if line] == ["references"]
+
+
+@pytest.mark.parametrize("method", ["dragin", "dragin_paper"])
+def test_references_is_the_order_of_section_3_3_of_the_dragin_paper(method):
+    template = make_method(method, {"prompts": "references"}).prompts
+    hits = [Hit(Passage(name, "", f"About {name}."), 1.0, 1) for name in ("a", "b")]
+    prompt = answer_prompt(ScriptedModel(), Question("q", "Who?"), hits, " He was", template=template)
+    shown = "".join(span.text for span in (*prompt.parts, *prompt.continuation))
+    lines = [template.heading, "[1] About a.", "[2] About b.", "", template.instruction, "Question: Who?"]
+    assert shown.split("\n") == [*lines, "Answer: He was"]
+
+
+AUTHORS = """
+import sys, absent
+sys.exit("this file was run")
+class Base:
+    shown = 1
+class Rivers(Base):
+    examplars: List[Dict] = [
+        {'question': "Which sea?", 'ctxs': [(None, "x")], 'cot': ("It is ", "the sea."), 'answer': "it"},
+        {'question': "Is it?", 'cot': "It is.", 'answer': "yes"},
+    ]
+    demo_input_template = lambda self, ques: f'Question: {ques}\\nAnswer:'
+    test_input_template = lambda self, ques: f'Think first.\\n\\nQuestion: {ques}\\nAnswer:'
+class Lakes(Base):
+    examplars = [{"question": "Deep?", "cot": "It is.", "answer": "no"}]
+    demo_input_template = test_input_template = lambda self, ques: f'Question: {ques}\\nAnswer:'
+class Odd:
+    examplars = [{"question": "Deep?", "cot": "It is."}]
+class Made:
+    examplars = [sys.exit()]
+"""
+
+
+@pytest.fixture
+def authors(tmp_path):
+    (tmp_path / "data.py").write_text(AUTHORS, encoding="utf-8")
+    return f"{tmp_path}/data.py"
+
+
+def test_the_prompts_of_the_dragin_authors_are_read_and_never_run(authors, file):
+    rivers = open_prompts(f"{authors}?class=Rivers")
+    first = Demo("Which sea?", "It is the sea. So the answer is it.")
+    assert rivers == PromptTemplate(
+        (first, Demo("Is it?", "It is. So the answer is yes.")), before_question="Think first.\n\n"
+    )
+    assert rivers.places == dict.fromkeys(("demos", "before_question"), f"prompts {authors}, class Rivers")
+    assert open_prompts(f"{authors}?class=Rivers&examples=1").demos == (first,)
+    lakes = make_method("dragin", {"prompts": f"{authors}?class=Lakes"}).prompts
+    assert lakes == PromptTemplate((Demo("Deep?", "It is. So the answer is no."),))
+    assert open_prompts(file(prompts_toml(f"{authors}?class=Rivers"))) == rivers
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", r"data\.py.class=…"),
+        ("?class=Base", "Rivers"),
+        ("?class=River", "did you mean 'Rivers'"),
+        ("?klass=Rivers", "did you mean 'class'"),
+        ("?class=Rivers&examples=3", "'3' is not a number from 1 to 2"),
+        ("?class=Rivers&examples=0", "'0' is not a number from 1 to 2"),
+        ("?class=Odd", "class Odd: the examples can't be used .*answer.*src/data.py of the DRAGIN authors"),
+        ("?class=Made", "class Made: .*they are no literals"),
+    ],
+)
+def test_options_and_classes_of_the_authors_file_that_are_wrong(authors, options, message):
+    with pytest.raises(InputError, match=message):
+        open_prompts(authors + options)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "can't read the prompts file .*No such file"),
+        (b"class A(:", "is not Python"),
+        (b"\0", "is not Python"),
+        (b"(" * 5000, "is not Python"),
+        (b"#" * 1_000_001, "more than 1,000,000 bytes"),
+    ],
+)
+def test_files_that_are_not_the_authors_file(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "data.py").write_bytes(content)
+    with pytest.raises(PromptsError, match=message):
+        open_prompts(f"{tmp_path}/data.py?class=HotpotQA")
 
 
 def test_the_repr_shows_the_name_and_changes_with_the_content():

@@ -5,6 +5,7 @@ The case studies of the paper and single decisions are in `tests/scenarios/dragi
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -14,12 +15,14 @@ from askance.ask import Engine
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError
 from askance.core.trace import Attended
-from askance.core.types import Passage, Question
+from askance.core.types import Generation, Passage, Question, Sampling
 from askance.evaluation.choose.calibrate import calibrate
 from askance.evaluation.choose.goals import SearchesGoal
 from askance.evaluation.datasets import Example
-from askance.methods.common.prompts import DEMOS, PromptTemplate
+from askance.methods.common.generation_state import SHORT_ANSWER_TOKENS
+from askance.methods.common.prompts import DEMOS, STOPS, PromptTemplate
 from askance.methods.common.search import QueryMode, TriggerMode
+from askance.methods.dragin.attention_map import AttentionMap, token_offsets
 from askance.methods.dragin.paper import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -28,6 +31,8 @@ from askance.text.linguistics import Linguistics
 from askance.text.spacy_pipeline import load_linguistics
 from tests.asking import ask
 from tests.laboratory import usable
+from tests.text.pieces import tokens_of
+from tests.tolerances import near
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
 ARENA = Passage("a", "Colisée", "It has a capacity of 4,000 (3,677 seated).")
@@ -132,6 +137,28 @@ def test_the_authors_code_has_a_threshold_of_its_own_for_probabilities(variant):
     assert make_method(variant, {"trigger": "token_probability"}).theta == 0.08
 
 
+class Watched(ScriptedModel):
+    """Keeps the sampling options of each call."""
+
+    async def generate(self, request):
+        self.samplings = [*getattr(self, "samplings", []), request.sampling]
+        return await super().generate(request)
+
+
+@pytest.mark.parametrize("variant", ["dragin", "dragin_paper"])
+@pytest.mark.parametrize(
+    ("settings", "sampled"),
+    [({}, (0.0, 1.0, 0)), ({"temperature": 0.6, "top_p": 0.9, "top_k": 50}, (0.6, 0.9, 50))],
+)
+def test_the_answer_is_sampled_as_asked_and_the_short_answer_greedily(variant, settings, sampled):
+    model, retriever = Watched([" It is there.", " Weser."]), ScriptedRetriever([ALLER])
+    asyncio.run(ask(BREMEN, make_method(variant, settings), {"answer": model}, retriever))
+    assert model.samplings == [
+        Sampling(128, *sampled, stop=STOPS),
+        Sampling(SHORT_ANSWER_TOKENS, stop=STOPS),
+    ]
+
+
 class TwoHeads(ScriptedModel):
     """One head looks at " river" most, both look at " crosses" a little less."""
 
@@ -153,6 +180,33 @@ def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(variant):
         words[heads], queries[heads] = result.trace.decisions[0].words, retriever.queries
     assert words["max"] == words["mean"]
     assert queries == {"max": ["river"], "mean": ["crosses"]}
+
+
+@pytest.mark.parametrize(
+    ("entropies", "values", "cut"),
+    [
+        # the space has 3.0 · 0.8 = 2.4, above the threshold, but belongs to no word
+        ({2: 3.0, 3: 1.5}, {"It": 0, "has": 0, "42": 0.75, "seats.": 0}, None),
+        ({2: 3.0, 3: 2.2, 4: 9.0}, {"It": 0, "has": 0, "42": 1.1, "seats.": 0}, " It has "),
+        # "It" and "has" are stop words
+        ({0: 9.0, 1: 9.0, 4: 12.0}, {"It": 0, "has": 0, "42": 1.2, "seats.": 0}, " It has 4"),
+        ({5: 4.0}, {"It": 0, "has": 0, "42": 0, "seats.": 1.6}, " It has 42"),
+    ],
+)
+def test_white_space_and_stop_words_of_the_paper_are_never_in_doubt_by_hand(entropies, values, cut):
+    """A Llama 2 splits numbers into a space and digits; the trace has a word for each decision."""
+    texts = [" It", " has", " ", "4", "2", " seats", ".", " So"]
+    received = [0.9, 0.9, 0.8, 0.5, 0.1, 0.4]  # from every later token
+    rows = [np.array([*received[:index], 0.0]) for index in range(7)]
+    attention = AttentionMap("".join(texts), ((0, 0), (0, 0)), 0, token_offsets(texts, 24), (*rows, None))
+    pairs = enumerate(tokens_of(texts[:-1]))
+    tokens = tuple(replace(token, entropy=entropies.get(index, 0.0)) for index, token in pairs)
+    written = Generation("".join(texts[:-1]), tokens)
+    scored = paper()._score_words(written, attention, is_over=False, may_start=True)
+    assert {word.text: word.value for word in scored.words} == near(values)
+    is_due = cut is not None
+    assert (scored.search_at is not None) == is_due == any(word.is_hit for word in scored.words)
+    assert scored.kept == (cut if is_due else written.text)
 
 
 def calibration(**settings):

@@ -142,3 +142,25 @@ def test_spans_of_entities_are_ordered_apart_and_inside_any_text(text):
         assert at <= start < end <= len(text)
         assert text[start:end].strip()
         at = end
+
+
+@pytest.mark.parametrize(
+    "word", ["the", "“The", "first,", "(two)", "Don't", "it’s!", "cannot", "can't", "I'VE"]
+)
+def test_stop_words_are_those_of_spacy_with_their_contractions(word):
+    assert OWN.is_stop_word(word)
+    assert len(OWN.stop_words) == 326
+    assert own_linguistics("english").stop_words == OWN.stop_words
+
+
+@pytest.mark.parametrize(
+    "word", ["", "…", "Bonn", "Bonn's", "O'the", "rock'n't", "first-rate", "U.S.", "4,250.", "shall", "die"]
+)
+def test_no_stop_words_are(word):
+    assert not OWN.is_stop_word(word)
+
+
+def test_stop_words_of_a_language_are_its_function_words():
+    german = own_linguistics("german")
+    assert german.is_stop_word("Die,")
+    assert not german.is_stop_word("first")

@@ -54,6 +54,8 @@ def test_what_a_pipeline_finds(pipeline):
     assert [TEXT[start:end] for start, end in found.entities(TEXT)] == ["Jo Smith", "Bonn"]
     for none in ("", " \n"):
         assert (found.sentences(none), found.real_words(none), found.entities(none)) == ((), set(), ())
+    assert found.is_stop_word("twelve,")
+    assert found.stop_words == OWN.stop_words
     assert repr(found).startswith(spec), "a cache key tells pipelines and their versions apart"
     assert repr(found) != spec
 

@@ -22,7 +22,7 @@ from askance.methods.common.prompts import OWN
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
-from askance_lab.reproductions.dragin import DraginAuthors
+from askance_lab.reproductions.dragin import DraginAuthors, read_words
 from askance_lab.reproductions.dragin_base import AuthorsState, Trigger
 
 FOLDER = Path(__file__).parent / "dragin_tiny"
@@ -131,3 +131,28 @@ def test_the_query_current_keeps_an_empty_word():
     run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
     state = AuthorsState(Question("q", "?"), run, OWN)
     assert asyncio.run(DraginAuthors(query="current").query_for(Trigger("", words), state)) == " Bonn"
+
+
+@pytest.mark.parametrize(
+    ("draft", "query"),
+    [
+        ("The river", "The river"),
+        (" The river", "The river"),  # the space belongs to the first word
+        ("  The  river", " The  river"),  # a space alone is an empty word
+        ("The river ", "The river "),
+        (" ", ""),
+        ("The \n river", "The Ċ river"),  # a line break belongs to the word before it
+        ("A, B", "A , B"),  # the comma has the id of Llama 2's line break, which begins a word
+    ],
+)
+def test_white_space_of_the_query_current_on_a_byte_level_tokenizer(draft, query, tiny):
+    """By hand: Ġ begins a word, and spaces join the words, empty ones too."""
+    model = tiny["bpe"]
+    ids = model.tokenize(draft, at_start=True)
+    words = read_words(ids, model.pieces(ids), "Ġ", after_end=True)
+    signals = tuple(WordSignal(word.text, 0.0, False) for word in words)
+    retriever = ScriptedRetriever([])
+    state = AuthorsState(Question("q", "?"), Run({"answer": model}, retriever, Trace()), OWN)
+    found = asyncio.run(DraginAuthors(query="current").query_for(Trigger("", signals), state))
+    asyncio.run(state.search_for(found, "", 3, 64))
+    assert [found, *retriever.queries] == [query, query]

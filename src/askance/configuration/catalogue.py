@@ -245,6 +245,7 @@ PORT_OF_SETTING = {"models": "model", "rerank": "reranker"}
 PROMPT_SETS = {
     "own": "any question; the default of every method",
     "plain": "no examples: for models that know the form of an answer, for example from training",
+    "references": "no examples; passages, an instruction, the question: section 3.3 of DRAGIN's paper",
     "hotpotqa": "questions over two documents: one leads to the other, or both are compared",
     "2wikimultihopqa": "chains of relations, kinship, and comparisons also at the end of chains",
     "musique": "chains of two to four hops, folded into one question",

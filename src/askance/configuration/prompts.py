@@ -20,6 +20,7 @@ A file for Self-RAG has an instruction for each task, without the separator betw
 
     claim = "Is this true? Say true or false."
 
+``src/data.py?class=HotpotQA`` is the class of that name in the file of the DRAGIN authors' repository.
 Every string is used exactly as written. See `docs/prompts.md`.
 """
 
@@ -29,10 +30,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from askance.configuration.authors_prompts import read_authors_prompts
 from askance.configuration.catalogue import AIRRAG_PROMPT_SETS, PROMPT_SETS
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
 from askance.core.safe_text import json_line  # a string of JSON is one of TOML, too
+from askance.core.spec import parse_spec
 from askance.core.toml_file import read_toml
 from askance.core.types import Demo
 from askance.methods.airrag import prompts as airrag
@@ -65,7 +68,8 @@ def open_prompts(
     """Return a packaged prompt set by name, that of a plug-in, or the prompt set in a file.
 
     Args:
-        name: A name, or a file. A file is given as a `Path`, or as a string that is not a single word.
+        name: A name, or a file. A file is given as a `Path`, or as a string that is not a single word. One
+            that ends in ``.py`` is of the DRAGIN authors (see `authors_prompts`).
         kind: The class of the template.
         known: The names to suggest in place of an unknown one; by default those of the packaged sets.
 
@@ -86,13 +90,19 @@ def open_prompts(
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"{_OF_METHODS.get(kind, '')} (a file is named with its ending, or as ./{name})".lstrip()
         raise UnknownName("prompt set", name, known or TEMPLATES[kind], place=place)
+    file, _, _ = str(name).partition("?")
+    if file.endswith(".py") and kind is PromptTemplate:
+        template: Any = read_authors_prompts(Path(file), parse_spec(str(name)).options)
+        _check_answers(Path(file), template)
+        authors: W = template
+        return authors
     return _read(Path(name), kind)
 
 
 def prompts_toml(name: str | Path) -> str:
     """Return a prompt set of any kind but instructions, packaged or in a file, as a TOML string."""
     known, path = PROMPT_SETS | AIRRAG_PROMPT_SETS, Path(name)
-    is_file = name not in AIRRAG_PROMPT_SETS and path.is_file()
+    is_file = name not in AIRRAG_PROMPT_SETS and path.suffix != ".py" and path.is_file()
     base = _content(path, PromptTemplate).get("base") if is_file else name
     if base in [*AIRRAG_PROMPT_SETS]:
         return to_toml(open_prompts(name, AirragPromptTemplate), base="airrag")

@@ -37,6 +37,10 @@ FUNCTION_WORDS = frozenset[str]().union(
     *(LANGUAGES[name].words for name in ("english", "arabic", "greek", "russian", "tamil"))
 )
 """Words that carry no content, in English and in languages that no other language shares a script with."""
+STOP_WORDS = frozenset(ENGLISH["stop_words"].split())
+"""The English stop words of spaCy, in lower case, contracted forms such as "n't" included."""
+_CONTRACTED = re.compile(r"\W*(.+?)(n['‘’]t|['‘’]\w+)?\W*")
+"""A word between punctuation marks, with its contracted ending."""
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -231,12 +235,14 @@ class Linguistics:
         content_spans: A function that returns the spans of nouns, adjectives, verbs and numbers in a text,
             as character offsets (start, end), in order and without overlaps.
         entities: A function that returns the spans of named entities, numbers and dates in the same form.
+        stop_words: The stop words of the language, in lower case.
     """
 
     name: str
     sentences: Callable[[str], tuple[str, ...]]
     content_spans: Callable[[str], Spans]
     entities: Callable[[str], Spans] = entity_spans
+    stop_words: frozenset[str] = STOP_WORDS
 
     def __repr__(self) -> str:
         return self.name
@@ -244,6 +250,14 @@ class Linguistics:
     def real_words(self, text: str) -> frozenset[str]:
         """Return the distinct content words of a text, spelled as in the text."""
         return frozenset(text[start:end] for start, end in self.content_spans(text))
+
+    def is_stop_word(self, word: str) -> bool:
+        """Return whether a word is a stop word, apart from punctuation around it.
+
+        Both parts of a contraction, such as "do" and "n't", must be stop words.
+        """
+        parts = _CONTRACTED.fullmatch(word.lower())
+        return parts is not None and self.stop_words.issuperset(filter(None, parts.groups()))
 
     def content_words(self, text: str) -> Spans:
         """Return the spans of whole content words.
@@ -273,7 +287,9 @@ def own_linguistics(language: str) -> Linguistics:
         raise UnknownName("language", language, LANGUAGES)
     known = LANGUAGES[language]
     content_spans = partial(_content_spans, function_words=known.words)
-    return Linguistics(f"own:{language}", partial(sentences, language=known.code), content_spans)
+    stop_words = STOP_WORDS if known.code == "en" else known.words
+    split = partial(sentences, language=known.code)
+    return Linguistics(f"own:{language}", split, content_spans, stop_words=stop_words)
 
 
 OWN = Linguistics("own", sentences, _content_spans)

@@ -22,7 +22,8 @@ _PROBE = "Anna saw Bonn. It rained."
 def load_spacy(name: str) -> Linguistics:
     """Load a spaCy pipeline as linguistics.
 
-    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM. The pipeline must find sentences. If it
+    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM, and stop words those of the pipeline's
+    language. The pipeline must find sentences. If it
     has no tagger or no entity recogniser, `InputError` is raised only when a method uses the missing
     annotation.
 
@@ -71,7 +72,8 @@ def load_spacy(name: str) -> Linguistics:
         return tuple((entity.start_char, entity.end_char) for entity in annotated(text, "ENT_IOB").ents)
 
     annotated("", "SENT_START", ModelSpecError)
-    return Linguistics(f"{spec} {pipeline.meta['version']}", sentences, content_spans, entities)
+    name, stop_words = f"{spec} {pipeline.meta['version']}", frozenset(pipeline.Defaults.stop_words)
+    return Linguistics(name, sentences, content_spans, entities, stop_words)
 
 
 def load_linguistics(spec: str) -> Linguistics:

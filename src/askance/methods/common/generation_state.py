@@ -64,10 +64,15 @@ class WritesAnswer(TokenLimited):
     def needs(self) -> Needs:
         return Needs(self.reads, one_of=layout_needs(self.layout, continues=self.continues), retriever=True)
 
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling options of the answer, which is greedy by default."""
+        return Sampling(self.max_tokens)
+
     def start(self, question: Question, run: Run) -> "GenerationState":
         """Return the initial state, with an empty answer."""
         asks, layout, template = self.ask_short_answer, self.layout, self.prompts
-        state = GenerationState(question, run, asks, layout, template, self.max_tokens)
+        state = GenerationState(question, run, asks, layout, template, self.sampling)
         if isinstance(run.trace, PlainTrace):
             run.trace.evidence = lambda text: (state.shown, ((0, question.text),), text)
         return state
@@ -79,6 +84,7 @@ class GenerationState:
 
     Attributes:
         asks_short_answer: Whether to ask for a short answer if the text states none.
+        sampling: The sampling options of the answer, with its maximum number of tokens.
         text: The answer so far, including citation markers that the model wrote.
         notes: Text before the answer that the model continues, but that is no part of the answer, such as
             reasoning and retrieved text.
@@ -93,7 +99,7 @@ class GenerationState:
     asks_short_answer: bool
     layout: Layout
     template: PromptTemplate
-    max_tokens: int = 0
+    sampling: Sampling = Sampling(0)
     text: str = ""
     notes: str = ""
     num_tokens: int = 0
@@ -106,7 +112,7 @@ class GenerationState:
     @property
     def tokens_left(self) -> int:
         """The number of tokens that may still be added to the answer."""
-        return self.max_tokens - self.num_tokens
+        return self.sampling.max_tokens - self.num_tokens
 
     def prompt(self, hits: Sequence[Hit] | None = None, further: str = "") -> Prompt:
         """Return the prompt of the next call.
@@ -180,7 +186,7 @@ class GenerationState:
 
     async def show_fitting(self, hits: tuple[Hit, ...]) -> None:
         """Replace the passages in the prompt with as many of `hits`, the first ones, as there is room for."""
-        most, max_tokens = len(hits), self.max_tokens
+        most, max_tokens = len(hits), self.sampling.max_tokens
         num_hits = await num_fitting(self.run, most, lambda num: self.prompt(hits[:num]), max_tokens)
         self.show_passages(hits[:num_hits])
 
@@ -209,7 +215,8 @@ class GenerationState:
             keeps_thoughts: Whether thoughts stay in the text (see `GenerateRequest`).
         """
         prompt, on_text = self.prompt(), on_text or self.run.trace.draft
-        sampling = Sampling(max_tokens, stop=stops_of(prompt) if stop is None else stop)
+        stop = stops_of(prompt) if stop is None else stop
+        sampling = replace(self.sampling, max_tokens=max_tokens, stop=stop)
         request = GenerateRequest(
             prompt, sampling, want, until, key=key, on_text=on_text, keeps_thoughts=keeps_thoughts
         )
@@ -233,7 +240,7 @@ class GenerationState:
 
         model = self.run.model
         want = Want(logprob=not self.hits and "logprob" in model.signals and "attend" in model.capabilities)
-        generation = await self.write(self.max_tokens, ("answer",), want, on_text=commit)
+        generation = await self.write(self.sampling.max_tokens, ("answer",), want, on_text=commit)
         shown = "".join(committed)
         if not generation.text.startswith(shown):
             raise ModelFailure(
@@ -267,7 +274,8 @@ class GenerationState:
             return "a blank line, or what would follow an answer, begins"
         if piece.finish == "end" or not (was_cut_short or piece.text.strip()):
             return "the model ended its answer"
-        return f"the answer has {self.max_tokens} tokens" if len(piece.tokens) >= self.tokens_left else ""
+        is_full = len(piece.tokens) >= self.tokens_left
+        return f"the answer has {self.sampling.max_tokens} tokens" if is_full else ""
 
     def scorable(self, piece: Generation) -> Generation:
         """Return a copy of a new piece in which only tokens that may trigger a search are left unchanged.

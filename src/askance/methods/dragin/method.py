@@ -17,7 +17,7 @@ from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run, language_model
 from askance.core.trace import Decided, QueryWord, WordSignal
-from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
+from askance.core.types import Generation, Question, Sampling, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
@@ -46,12 +46,14 @@ class ScoredSentence:
         search_at: The offset of the word that triggers a search, or the end of the text for a scheduled
             search; None for no search.
         kept: The part of the text to keep if a search is made.
+        dropped: The rest of the text.
     """
 
     words: tuple[WordSignal, ...]
     search_at: int | None
     kept: str
     num_kept_tokens: int
+    dropped: str = ""
 
 
 @checked_dataclass(kw_only=True)
@@ -79,6 +81,9 @@ class DraginParameters(WritesAnswer):
     )
     max_rounds: int = parameter(100, "maximum number of drafts of one answer", at_least=1)
     max_searches: int = parameter(20, "maximum number of searches of one answer", at_least=1)
+    temperature: float = parameter(0.0, "sampling temperature of the answer; 0 is greedy", at_least=0)
+    top_p: float = parameter(1.0, "probability mass to sample from", at_least=0.01, at_most=1)
+    top_k: int = parameter(0, "number of most probable tokens to sample from; 0: all", at_least=0)
     linguistics: Linguistics = parameter(OWN, "sentences and content words: own, or spacy:PIPELINE")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
@@ -87,6 +92,10 @@ class DraginParameters(WritesAnswer):
     default_qfs_heads: ClassVar[Heads | None] = None
     sends_any_query: ClassVar[bool] = True
     """Whether a query may repeat an earlier one or have no content word, as in the authors' code."""
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.max_tokens, self.temperature, self.top_p, self.top_k)
 
     @property
     def theta(self) -> float:
@@ -204,9 +213,13 @@ class DraginParameters(WritesAnswer):
 
     def _text_query(self, state: GenerationState, scored: ScoredSentence) -> str:
         """Return the query for any mode other than real_words."""
-        question, texts = state.question, (state.text, scored.kept.strip())
-        parts = (parse_markers(text, question, state.run.trace).text.strip() for text in texts)
-        context = " ".join(filter(None, (question.text, *parts)))
+        question, split = state.question, self.linguistics.sentences
+        answer = parse_markers(state.text + scored.kept, question, state.run.trace).text
+        if self.query == "last_sentence":
+            whole = split(f"{answer}{scored.dropped} The")[:-1]  # without the sentence that begins here
+            complete = (one for one, other in zip(split(answer), whole, strict=False) if one == other)
+            return ("", *split(question.text), *complete)[-1]
+        context = f"{question.text} {answer.strip()}".strip()
         if self.query == "last_n_tokens":
             return last_tokens(context, self.query_top, state.run.model)
         return query_from_words(self.query, question.text, context, scored.words, self.linguistics)
@@ -338,7 +351,8 @@ class Dragin(DraginParameters):
         search_at = next((word.start for word, signal in pairs if signal.is_hit), None)
         # The kept text must not end in white space: models continue it badly.
         kept = written.text if search_at is None else written.text[:search_at].rstrip()
-        return ScoredSentence(signals, search_at, kept, sum(token.end <= len(kept) for token in tokens))
+        num_kept = sum(token.end <= len(kept) for token in tokens)
+        return ScoredSentence(signals, search_at, kept, num_kept, written.text[len(kept) :])
 
     def _qfs_words(self, scored: ScoredSentence, attention: AttentionMap | None) -> tuple[QueryWord, ...]:
         """Return the content words that the model attended to most when it predicted the triggering word."""

@@ -1,5 +1,6 @@
 """DRAGIN exactly as its paper describes it."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -12,19 +13,19 @@ from askance.methods.common.prompts import layout_needs
 from askance.methods.common.search import TriggerMode
 from askance.methods.dragin.attention_map import AttentionMap, Heads
 from askance.methods.dragin.method import DraginParameters, ScoredSentence, improbability
-from askance.text.linguistics import FUNCTION_WORDS, token_words
+from askance.text.linguistics import TokenWord, token_words
 
 
 @checked_dataclass()
 class DraginPaper(DraginParameters):
     """DRAGIN (Su et al. 2024) exactly as its paper describes it.
 
-    The model writes one sentence at a time. A token's score is its entropy times the maximum attention that a
-    later token pays to it; tokens of function words do not count. The text is cut before the first token with
-    a score above `threshold`, even inside a word. The query consists of the `query_top` tokens that this
-    token attends to most, in question and answer or, depending on `query_context`, in the whole prompt. The
-    model continues with the passages found, until the next search replaces them. The first token after a
-    search can't trigger another search.
+    The model writes one sentence at a time. A token's score is its entropy times the maximum attention
+    that a later token pays to it; tokens of stop words (`Linguistics.stop_words`) and white space do not
+    count. The text is cut before the first token with a score above `threshold`, even inside a word. The
+    query consists of the `query_top` tokens that this token attends to most, in question and answer or,
+    depending on `query_context`, in the whole prompt. The model continues with the passages found, until
+    the next search replaces them. The first token after a search can't trigger another search.
     """
 
     trigger: TriggerMode = parameter("rind", "when to search")
@@ -70,8 +71,8 @@ class DraginPaper(DraginParameters):
     ) -> ScoredSentence:
         """Return the sentence with a score for each word, which is the maximum score of the word's tokens.
 
-        The first token above the threshold triggers a search. With the trigger rind, tokens of function words
-        have a score of 0.
+        The first token above the threshold triggers a search. Tokens that belong to no word, such as white
+        space, have a score of 0, and with the trigger rind so have tokens of stop words.
 
         Args:
             is_over: Whether the answer ends with this sentence, so that no search is scheduled after it.
@@ -81,25 +82,25 @@ class DraginPaper(DraginParameters):
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
             return self.scheduled(written, words, is_over=is_over)
-        offset, stopwords = len(written.prompt_ids), [word for word in words if _is_stopword(word.text)]
-        stop_tokens = {index for word in stopwords for index in range(word.first, word.last)}
+        offset, is_rind = len(written.prompt_ids), self.trigger == "rind"
+        stop_words = [word for word in words if is_rind and self.linguistics.is_stop_word(word.text)]
+        scorable = _indices(words) - _indices(stop_words)
 
         def score(index: int) -> float:
-            if self.trigger == "token_probability" or attention is None:
+            if attention is None or not is_rind:
                 return improbability(tokens[index])
-            influence = attention.max_attention(
-                offset + index, offset + index + 1, offset + index + 1, self.heads
-            )
-            return 0.0 if index in stop_tokens else (tokens[index].entropy or 0.0) * influence
+            following = offset + index + 1
+            influence = attention.max_attention(offset + index, following, following, self.heads)
+            return (tokens[index].entropy or 0.0) * influence
 
-        scores = [score(index) for index in range(len(tokens))]
+        scores = [score(index) if index in scorable else 0.0 for index in range(len(tokens))]
         hits = (index for index, value in enumerate(scores) if value > self.theta and (index or may_start))
         first_hit = next(hits, None)
         signals = self.word_signals(words, (max(scores[word.first : word.last]) for word in words))
         if first_hit is None:
             return ScoredSentence(signals, None, written.text, len(tokens))
         start = tokens[first_hit].start
-        return ScoredSentence(signals, start, written.text[:start], first_hit)
+        return ScoredSentence(signals, start, written.text[:start], first_hit, written.text[start:])
 
     def _qfs_words(
         self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
@@ -114,5 +115,6 @@ class DraginPaper(DraginParameters):
         return attention.most_attended_words(token, self.query_top, self.qfs_heads, whole=is_whole)
 
 
-def _is_stopword(word: str) -> bool:
-    return word.strip(".,;:!?\"'()").lower() in FUNCTION_WORDS
+def _indices(words: Iterable[TokenWord]) -> set[int]:
+    """Return the indices of all tokens of these words."""
+    return {index for word in words for index in range(word.first, word.last)}
