@@ -4,7 +4,6 @@ OUT/databases/share=SHARE/documents.jsonl    the documents of the part
 OUT/databases/share=SHARE/index/             their index
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,24 +14,17 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.run.experiment import select_examples
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.documents import Document, read_documents
-from askance.storage.durable_files import write_atomically
 from studies.airrag_scaling.settings import shown
+from studies.shared import write_rows
 
 Examples = Mapping[str, Sequence[Example]]
 _SEED = 0
 
 
-def is_drawn(document: Document, share: float) -> bool:
-    """Return whether a document is in a share of the documents.
-
-    The draw depends on the title and the text alone. A smaller share is a subset of a larger one.
-    """
-    digest = sha256(f"{_SEED}\n{document.title}\n{document.text}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") < share * 2**64
-
-
 def build_database(documents: Sequence[Path], examples: Examples, share: float, out: Path) -> Path:
     """Build the index of a share of the documents, and return its folder.
+
+    The draw depends on title and text alone. A smaller share is a subset of a larger one.
 
     Args:
         documents: Files and folders, as for `askance index`.
@@ -45,15 +37,20 @@ def build_database(documents: Sequence[Path], examples: Examples, share: float, 
     supporting = {title for each in examples.values() for one in each for title in one.supporting_titles}
     folder = out / "databases" / f"share={shown(share)}"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [
-        json.dumps({"id": each.id, "title": each.title, "text": each.text}, ensure_ascii=False)
+    rows = [
+        {"id": each.id, "title": each.title, "text": each.text}
         for each in read_documents(documents)
-        if isinstance(each, Document) and (each.title in supporting or is_drawn(each, share))
+        if isinstance(each, Document) and (each.title in supporting or _place(each) < share)
     ]
-    path = folder / "documents.jsonl"
-    write_atomically(path, "".join(f"{line}\n" for line in lines))
-    build_index([path], folder / "index")
+    write_rows(folder / "documents.jsonl", rows)
+    build_index([folder / "documents.jsonl"], folder / "index")
     return folder / "index"
+
+
+def _place(document: Document) -> float:
+    """Return the share from which a document is drawn."""
+    digest = sha256(f"{_SEED}\n{document.title}\n{document.text}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def examples_of(grid: Grid) -> Examples:

@@ -51,7 +51,7 @@ def message(role, content):
 def test_the_value_of_a_step_is_the_share_of_right_answers_below_it():
     steps = steps_of(tree((1, "Bonn"), (1, "in Bonn"), (1, ""), (2, "Bath"), (2, "Bonn")).events, ["Bonn"])
     assert [step.text for step in steps[:3]] == [PLAN, FOUND, OTHER]
-    assert [step.num_samples for step in steps] == [4, 2, 2, 1, 1, 0, 1, 1], "a rejected answer does not count"
+    assert [step.num_samples for step in steps] == [4, 2, 2, 1, 1, 0, 1, 1], "a rejected one does not"
     assert [step.value for step in steps] == near([0.75, 1.0, 0.5, 1.0, 1.0, 0.0, 0.0, 1.0])
     assert [each.text for each in steps[-1].path] == [PLAN, OTHER, "Answer: Bonn"]
 

@@ -63,8 +63,8 @@ def states_of_question(
 ) -> list[LabelledState]:
     """Return at most `num_states` states of each kind of a question's steps.
 
-    States count at least two samples of answers, or are answers. If the answers of the question are all right, or all
-    wrong, its states have half the weight.
+    States count at least two samples of answers, or are answers. If the answers of the question are all
+    right, or all wrong, its states have half the weight.
     """
     known = [step for step in steps if step.is_estimated]
     weight = 1.0 if len({step.value for step in steps if step.is_end}) == 2 else 0.5

@@ -2,9 +2,9 @@
 
 The value of a step is estimated by Monte Carlo, as the paper of AirRAG does it for its reward model (Feng et
 al. 2025): the share of right answers among all samples of valid answers below the step. Equal samples are one
-step of the tree, so an answer has the weight that it has in the verifier `vote`: its samples, times the shares
-of the samples that led to it. An answer is right by the metric `accuracy`. The rows have the formats that
-TRL's trainers read:
+step of the tree, so an answer has the weight that it has in the verifier `vote`: its samples, times the
+shares of the samples that led to it. An answer is right by the metric `accuracy`. The rows have the formats
+that TRL's trainers read:
 
     sft         {"prompt": […], "completion": […]}, a row for each right path
     preference  {"prompt": […], "chosen": […], "rejected": […]}, a row for two steps after the same steps
