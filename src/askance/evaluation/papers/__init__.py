@@ -19,7 +19,8 @@ from pydantic.dataclasses import dataclass
 
 AVERAGE = "average"
 PAPERS = ("dragin", "airrag", "selfrag")
-JUDGED: Mapping[str, Literal["facts", "citations"]] = {
+JUDGED: Mapping[str, Literal["facts", "citations", "mauve"]] = {
+    "mauve": "mauve",
     "factscore": "facts",
     "nli_citation_precision": "citations",
     "nli_citation_recall": "citations",
