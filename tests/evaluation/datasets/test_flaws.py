@@ -120,6 +120,9 @@ FLAWS = [
     ("popqa:a.tsv?popularity<x", popqa("[]"), r"takes an upper limit, as in \?popularity<100"),
     ("popqa:a.jsonl?popularity<9", [[1]], r"record 1, field s_pop: no whole number"),
     ("popqa:a.jsonl?popularity<9", ({"s_pop": 9},), "holds no questions"),
+    ("popqa:a.jsonl?popularity<9", '{"s_pop": 1e400}', r"field s_pop: no whole number"),
+    ("popqa:a.jsonl?popularity<9", ({"s_pop": True},), r"field s_pop: no whole number"),
+    ("popqa:a.jsonl?popularity<9", ({"s_pop": 8.9},), r"field s_pop: no whole number"),
     ("webquestions:a.json", [{"utterance": "who?"}], "record 1, field targetValue: missing. A record of Web"),
     ("webquestions:a.json", [{"targetValue": "(list)"}], r"targetValue: has no \(description …\), found"),
     (
