@@ -69,7 +69,7 @@ def test_a_preset_of_a_paper_has_the_length_of_the_answers_of_every_method(metho
 
 def test_a_preset_passes_over_methods_that_it_does_not_know(tmp_path):
     path = tmp_path / "p.toml"
-    path.write_text("[any]\npassages = 9\nno_such_parameter = 1\n[flare]\npassages = 4\n")
+    path.write_text("[any]\npassages = 9\nw_use = 1.0\n[flare]\npassages = 4\n")
     assert filled("flare", path).passages == 4
     assert filled("single", path).passages == 9
     assert filled("closed_book", path) == make_method("closed_book", model="scripted")
@@ -159,10 +159,15 @@ def test_malformed_presets(tmp_path, text, expected):
 def test_presets_that_do_not_exist_or_do_not_fit(tmp_path):
     (tmp_path / "latin").write_bytes(b"\xe9")
     (tmp_path / "flair.toml").write_text("[flair]\nsearch_below = 0.3\n")
+    (tmp_path / "any.toml").write_text("[any]\nmax_tokenz = 3\n")
     for call, told in (
         (lambda: open_preset(tmp_path / "absent.toml"), r"can't read the preset .*absent\.toml"),
         (lambda: open_preset(tmp_path / "latin"), "latin"),
         (lambda: open_preset(tmp_path / "flair.toml"), "unknown method 'flair' in the preset .*'flare'"),
+        (
+            lambda: open_preset(tmp_path / "any.toml"),
+            r"'max_tokenz' in \[any\] of .*any.toml: did",
+        ),
         (lambda: open_preset("dragin/llama2-13b-chat/hotpot"), f"did you mean '{HOTPOT}'"),
         (lambda: open_preset("llama2-13b-chat/hotpotqa"), f"did you mean '{HOTPOT}'"),
         (lambda: open_preset("paper/table3"), "did you mean 'airrag/table3'"),

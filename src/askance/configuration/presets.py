@@ -21,6 +21,7 @@ is left out if the user changes a parameter that it depends on. It is data: it n
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import Any
 
 from askance.configuration.catalogue import METHODS
 from askance.configuration.trust import check_runs_no_code
-from askance.core.errors import AskanceError, PresetError, UnknownName
+from askance.core.errors import AskanceError, InputError, PresetError, UnknownName
 from askance.core.extensions import LABORATORY, known_names
 from askance.core.parameters import name_of, parameter_field, search_parameter
 from askance.core.toml_file import read_toml
@@ -87,7 +88,8 @@ def open_preset(name: str | Path) -> Preset:
 
     Raises:
         PresetError: The file can't be read, has no parameters, or names code.
-        UnknownName: `name` is neither a built-in preset nor a file, or a method in the file is unknown.
+        UnknownName: `name` is neither a built-in preset nor a file, or the file has an unknown method, or a
+            parameter under `any` that no method has.
     """
     if str(name) in shipped():
         return shipped()[str(name)]
@@ -101,6 +103,11 @@ def open_preset(name: str | Path) -> Preset:
     for method in preset.entries:
         if method not in (known := (ANY, *known_names("methods", (*METHODS, *LABORATORY["methods"])))):
             raise UnknownName("method", method, known, place=f"in the preset {path}")
+    shared = preset.entries.get(ANY, {})
+    parameters = _parameters_of_methods() if shared else ()
+    for key in shared:
+        if key not in parameters:
+            raise UnknownName("parameter", key, parameters, place=f"in [{ANY}] of the preset {path}")
     for key, value in (pair for entry in preset.entries.values() for pair in entry.items()):
         check_runs_no_code(key, value, f"Type --set {key}=… to use it.", PresetError, f"preset {path}: ")
     return preset
@@ -142,6 +149,17 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
             records.append(f"with {name}={value!r}, to be set again")
     header = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
     return "\n".join([*header, f"[{name_of(cls)}]", *lines]) + "\n"
+
+
+def _parameters_of_methods() -> set[str]:
+    """Return the names of the parameters of all methods that can be imported."""
+    from askance.configuration.methods import class_of, defaults_of  # imports this module
+
+    names = set[str]()
+    for method in known_names("methods", METHODS):
+        with suppress(InputError):  # a plug-in that can't be imported
+            names |= defaults_of(class_of(method)).keys()
+    return names
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:
