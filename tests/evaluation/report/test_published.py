@@ -55,6 +55,7 @@ def test_the_rows_of_the_other_tables_as_printed():
     for method, counterpart in {"Iter-RetGen": "iter_retgen", "Auto-RAG": "auto_rag", "Self-RAG": ""}.items():
         assert row("nq", method, "Llama-3-8B-Instruct", "Table 5").counterpart == counterpart
     assert row("biographies", "no retrieval", "CoVE 65B").scores == {"factscore": near(0.712)}
+    assert row("biographies", "no retrieval", "CoVE 65B").source.endswith(", Contriever-MSMARCO")
     assert row("biographies", "web search", "Perplexity.ai").scores == {"factscore": near(0.712)}
     found = row("asqa", "Self-RAG", "Self-RAG 7B").scores
     judged = [found[name] for name in ("mauve", "nli_citation_precision", "nli_citation_recall")]

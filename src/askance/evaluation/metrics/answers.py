@@ -143,7 +143,7 @@ def yes_no_accuracy(prediction: str, golds: Sequence[str]) -> float | None:
 def choice_accuracy(prediction: str, example: Example) -> float | None:
     """Return 1 if the first option that the answer names is the right one, otherwise 0.
 
-    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) for PubHealth and ARC-Challenge. The result is
+    The source is Self-RAG (Asai et al. 2024, arXiv 2310.11511) for PubHealth and ARC-Challenge. The result is
     None if the question has no options, and 0 if the answer names none of them.
 
     In the choice between "A: iron" and "B: gold", the answers "B", "(B)", "B.", "B: gold" and "Gold" name
@@ -165,7 +165,7 @@ def choice_accuracy(prediction: str, example: Example) -> float | None:
 def match(text: str, golds: Sequence[str]) -> float | None:
     """Return 1 if a gold answer occurs literally in the text, otherwise 0.
 
-    Empty gold answers are ignored. The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code,
+    Empty gold answers are ignored. The source is Self-RAG (Asai et al. 2024, arXiv 2310.11511) and its code,
     for PopQA and TriviaQA, where the whole text is the answer. A chain of thought that merely mentions a gold
     answer also matches, so use `accuracy` for methods that reason.
 

@@ -38,9 +38,10 @@ class Published:
 
     @property
     def source(self) -> str:
-        """The paper and table, the model, the corpus and the number of questions, one per line."""
+        """The paper and table, the model, the corpus and the number of questions, if known, one per line."""
+        num = [counted(self.num_questions)] * bool(self.num_questions)
         place = f"{self.paper} (arXiv {self.arxiv}), {self.table}" if self.arxiv else self.paper
-        return "\n".join((place, self.model, self.corpus, counted(self.num_questions)))
+        return "\n".join((place, self.model, self.corpus, *num))
 
 
 def published(dataset: str) -> tuple[Published, ...]:

@@ -144,7 +144,8 @@ class RunOptions:
         retry_failures: Whether to ask questions again that failed before.
         accept_new_code: Whether to continue a run that was started with other code.
         on_end: A callback that receives the complete trace of every question (see `Engine`).
-        may_lack_abilities: Whether a missing ability of a model ends, of a grid, its experiment alone.
+        may_lack_abilities: Whether the other experiments of a grid still run if a model lacks an ability
+            that one of them needs.
     """
 
     max_failures: int | None = None
@@ -314,7 +315,8 @@ async def run_grid(
     run.
 
     Raises:
-        RunFolderError, MissingAbility: As for `evaluate`.
+        RunFolderError: As for `evaluate`.
+        MissingAbility: As for `evaluate`, unless `options` allows it.
     """
     fatal = (RunFolderError,) if options.may_lack_abilities else (RunFolderError, MissingAbility)
     results: dict[str, RecordedRun | AskanceError] = {}
