@@ -1,9 +1,12 @@
 """`askance reproduce` as a user types it: the page, the files, what can't be run, and resuming."""
 
 import csv
+import json
+from pathlib import Path
 
 import pytest
 
+from askance.core.errors import ModelFailure
 from askance.models.scripted import Reply, ScriptedModel
 from tests.evaluation.datasets.test_files import FILES
 from tests.laboratory import usable
@@ -51,7 +54,7 @@ def test_a_table_has_the_measured_and_the_printed_number_in_every_cell(reproduce
     assert cells(page, "wo-RAG")[7] == "0.00 / –"
     for line in (
         "- Model: scripted, beside the paper's model that each row names.",
-        "- Questions: at most 2 a cell; the paper's: 2wikimultihopqa 1,000, hotpotqa 1,000,",
+        "- Questions: hotpotqa 2; the paper's: 2wikimultihopqa 1,000, hotpotqa 1,000,",
         "- Not run: all rows on iirc: no --dataset iirc:FILE is given",
         "21,015,324 passages of 100 words (DPR), BM25.",
     ):
@@ -78,6 +81,10 @@ def test_the_same_command_asks_nothing_again_and_tables_share_runs(reproduce):
     code, page, _, calls = reproduce(f"{DRAGIN.replace('dragin 2', 'dragin 2 6 8 9')} --out out")
     assert (code, calls) == (0, 0)
     assert others > 0
+    with Path("out/tables.csv").open(encoding="utf-8") as file:
+        cells_of_dragin = [row for row in csv.DictReader(file) if row["row"] == "DRAGIN" and row["runs"]]
+    assert {row["table"] for row in cells_of_dragin} == {"Table 2; searches: Table 3", "Table 6"}
+    assert len({row["runs"] for row in cells_of_dragin}) == 1, "the same settings, in other words"
     assert "| Vicuna-13b-v1.5, threshold | 1.2 | 1.2 | 1.3 | 1.5 |" in page
     assert "| worked examples | 6 | 8 | 8 |" in page
 
@@ -168,11 +175,139 @@ def test_judged_numbers_of_the_runs_are_shown(reproduce, run, tmp_path, sample_i
     assert code == 0, err
     assert cells(page, "no retrieval")[6] == "– / 44.5"
     assert "Not measured: factscore: after `askance judge RUN --facts SPEC`, the same command" in page
+    assert "- Questions: biographies 2; the paper's: popqa 1,399, " in page
     (folder,) = (tmp_path / "out" / "biographies" / "scripted").glob("closed_book*")
     assert run("judge", folder, "--facts", "scripted", "--index", sample_index)[0] == 0
     code, page, err, _ = reproduce(words)
     assert code == 0, err
     assert cells(page, "no retrieval")[6].endswith(") / 44.5")
+    assert "Not measured: mauve" in page
+    assert "Not measured: factscore" not in page
+
+
+def failing(monkeypatch, number):
+    """Let the first replies of the model fail."""
+    answered = ScriptedModel._reply
+
+    def reply(self, shown, key):
+        nonlocal number
+        number -= 1
+        if number >= 0:
+            raise ModelFailure("\x1b[31mno\nmemory <b>")
+        return answered(self, shown, key)
+
+    monkeypatch.setattr(ScriptedModel, "_reply", reply)
+
+
+def test_a_cell_whose_questions_all_failed_is_incomplete(reproduce, monkeypatch, tmp_path):
+    failing(monkeypatch, 1000)
+    code, page, _, _ = reproduce(f"{DRAGIN} --out out")
+    assert code == 1
+    assert "- Incomplete: all rows on hotpotqa: stopped: all 2 questions failed; the first: " in page
+    assert "�[31mno memory &lt;b>" in page, "and nothing of the message is read as more than text"
+    assert "\x1b" not in page + (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
+
+
+def test_the_number_of_failed_questions_is_named(reproduce, monkeypatch):
+    failing(monkeypatch, 1)
+    code, page, err, _ = reproduce(f"{DRAGIN} --out out")
+    assert code == 0, err
+    assert "- Failed: wo-RAG on hotpotqa: 1 of 2 questions\n" in page
+    assert page.count("- Failed: ") == 1
+
+
+def test_models_of_similar_names_have_runs_of_their_own(reproduce, tmp_path):
+    line = json.dumps({"text": " So the answer is Bonn."}) + "\n"
+    (tmp_path / "a").mkdir()
+    for name in ("a/b.jsonl", "a-b.jsonl"):
+        (tmp_path / name).write_text(line * 2, encoding="utf-8")
+    words = DRAGIN.replace("--model scripted", "--model scripted:a/b.jsonl --model scripted:a-b.jsonl")
+    code, page, err, _ = reproduce(f"{words} --out out")
+    assert code == 0, err
+    assert page.count("- Model: scripted:a") == 2
+    folders = {path.name for path in (tmp_path / "out" / "hotpotqa").iterdir()}
+    assert len(folders) == 2
+
+
+def test_settings_come_from_files_and_the_environment_too(reproduce, tmp_path, sample_index, monkeypatch):
+    (tmp_path / "c.toml").write_text(
+        f'index = "{sample_index}"\nretriever = "bm25?k1=2"\nmethod = "single"\n', encoding="utf-8"
+    )
+    code, page, err, _ = reproduce(f"{DRAGIN} --config c.toml --out out", index=False)
+    assert code == 0, err
+    assert f"- Corpus: {sample_index}, by bm25?k1=2 unless a row has its own" in page
+    assert cells(page, "SR-RAG")[3].startswith("0.000 (")
+    monkeypatch.setenv("ASKANCE_INDEX", str(sample_index))
+    code, page, err, _ = reproduce(f"{DRAGIN} --out other", index=False)
+    assert code == 0, err
+    assert f"- Corpus: {sample_index}, by bm25 unless a row has its own" in page
+
+
+def test_roles_alone_leave_the_answers_to_the_bundled_model(reproduce):
+    code, page, err, _ = reproduce("reproduce dragin 6 --model attend=scripted", index=False)
+    assert code == 0, err
+    assert "- Model: bundled, beside the paper's model that each row names." in page
+    code, page, err, _ = reproduce("reproduce dragin 6 --model answer=scripted", index=False)
+    assert "- Model: scripted, beside the paper's model that each row names." in page
+
+
+def test_parameters_of_a_preset_may_name_gates_and_be_many(reproduce, tmp_path):
+    (tmp_path / "p.toml").write_text(
+        '[single]\nguard = "agreement"\nmax_tokens = 7\n[dragin_paper]\n'
+        "threshold = 0.123456789012\ntemperature = 0.123456789012\ntop_p = 0.123456789012\ntop_k = 7\n"
+        "passages = 7\nmax_tokens = 12345678\nquery_top = 12345678\nmax_rounds = 12345678\n",
+        encoding="utf-8",
+    )
+    code, page, err, _ = reproduce(f"{DRAGIN} --preset p.toml --out out")
+    assert code == 0, err
+    assert "Not run: DRAGIN" not in page
+    assert cells(page, "SR-RAG")[3].startswith("0.000 (")
+    made = list((tmp_path / "out" / "hotpotqa" / "scripted").iterdir())
+    assert [path for path in made if "guard=agreement" in path.name]
+    assert max(len(path.name) for path in made) <= 150
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (f"{DRAGIN} --dataset iirc:typo.json --out out", "typo.json"),
+        (f"{DRAGIN} --dataset hotpotqa:other.json --out out", "--dataset names 'hotpotqa' more than once"),
+        (f"{DRAGIN} --model attend=scripted --model attend=bundled", "--model names 'attend' more than once"),
+        ("reproduce dragin 2 --dataset iirc=jsonl:a.jsonl --out out", "write iirc:FILE"),
+        ("reproduce dragin 2 --preset nope", "unknown preset 'nope'"),
+        ("reproduce dragin 5 --model Vicuna-13b-v1.5=scripted", "unknown model 'Vicuna-13b-v1.5'"),
+        (f"reproduce dragin 6 --dataset iirc:{FILES / 'iirc.json'} --out out", "no --dataset hotpotqa:FILE"),
+        (
+            f"reproduce selfrag 2 --dataset popqa:{FILES / 'popqa.tsv'} --out out",
+            "the paper's questions are those of popqa:FILE?popularity<100",
+        ),
+    ],
+)  # fmt: skip
+def test_what_can_t_be_meant_is_refused_before_any_run(reproduce, words, expected):
+    code, page, err, calls = reproduce(words)
+    assert (code, page, calls) == (2, "", 0)
+    assert expected in " ".join(err.split())
+
+
+def test_a_model_that_can_t_be_loaded_is_bad_input(reproduce):
+    code, page, _, _ = reproduce(f"{DRAGIN.replace('--model scripted', '--model nope')} --out out")
+    assert code == 2, page
+    assert "Incomplete: all rows on hotpotqa: stopped: unknown model 'nope'" in page
+
+
+def test_a_table_is_shown_once_and_a_new_folder_is_made(reproduce, tmp_path):
+    code, page, err, _ = reproduce("reproduce dragin 2 3 5 --model Vicuna-13b-v1.5=scripted --out new/dir")
+    assert code == 0, err
+    assert page.count("## Table 2; searches: Table 3") == 1
+    assert "## Table 5, scripted\n\n- No row of this table has the model Vicuna-13b-v1.5.\n" in page
+    assert (tmp_path / "new" / "dir" / "tables.csv").exists()
+
+
+def test_the_long_tail_of_popqa_is_asked(reproduce):
+    tail = f"--dataset 'popqa:{FILES / 'popqa.tsv'}?popularity<100' --retriever bm25 --model scripted"
+    code, page, err, _ = reproduce(f"reproduce selfrag 2 {tail} --scale 2 --out out")
+    assert code == 0, err
+    assert not cells(page, "retrieval")[2].startswith("–")
 
 
 def test_the_list_names_what_each_table_needs(run):
@@ -185,6 +320,8 @@ def test_the_list_names_what_each_table_needs(run):
         "300 calls, 3.0 hours"
     )
     assert any("a judge of facts, a judge of citations" in line for line in lines)
+    assert ", without biographies" not in out
+    assert run("reproduce selfrag --list", columns=400)[1].count(" calls, without biographies\n") == 1
     assert all(
         any(line.startswith(f"{paper} ") for line in lines) for paper in ("dragin", "airrag", "selfrag")
     )

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,14 +13,15 @@ from rich.text import Text
 from askance.cli.options import NumberOption, with_settings
 from askance.configuration.build import ROLES, load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
-from askance.configuration.reproduction import Reproduction, UsedModel, find_tables, missing_metric, rows_of
+from askance.configuration.presets import open_preset
+from askance.configuration.reproduction import Reproduction, UsedModel, find_tables, missing_metric
 from askance.configuration.sources import SourcedConfig
-from askance.core.errors import AskanceError, InputError, MissingAbility, UnknownName
-from askance.core.safe_text import printable_record
+from askance.core.errors import InputError, MissingAbility, UnknownName
+from askance.core.safe_text import printable, printable_record
 from askance.evaluation.papers import AVERAGE, PAPERS, Paper, PaperTable
-from askance.evaluation.report.paper_tables import result_table
+from askance.evaluation.report.paper_tables import Runs, result_table
 from askance.evaluation.report.tables import ResultTable, Section
-from askance.evaluation.report.writers import csv_text, markdown
+from askance.evaluation.report.writers import csv_text, markdown, markdown_line
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.storage.trace_file import write_file
@@ -30,9 +32,11 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="TABLE")]
 Named = dict[str, PaperTable]
 STOPPED = "stopped: "
 """How the reason begins for which a cell is not complete, though it could be run."""
+SETTINGS = ("index", "retriever", "rerank", "encoder", "cache", "in_flight")
+"""The settings that every cell takes from options, files and the environment."""
 
 
-@with_settings("index", "retriever", "rerank", "encoder", "cache", "in_flight")
+@with_settings(*SETTINGS)
 def reproduce(
     sourced: SourcedConfig,
     paper: Annotated[str | None, typer.Argument()] = None,
@@ -77,62 +81,97 @@ def reproduce(
         return
     read, chosen = find_tables(paper, tables)
     labels = {label for table in read.tables.values() for label in table.models}
-    given = [_split(spec, labels | set(ROLES)) for spec in model or [DEFAULT_MODEL]]
+    given = [_split(spec, labels | set(ROLES)) for spec in model or ()]
+    models = dict.fromkeys(UsedModel(label, spec) for label, spec in given if label not in ROLES)
+    for label in {each.label for each in models} - {""}:
+        if label not in (known := {each for table in chosen.values() for each in table.models}):
+            raise UnknownName("model", label, known, place="of these tables")
     job = Reproduction(
         paper=read,
-        datasets=dict(_dataset(spec, read.tables.values()) for spec in dataset or ()),
-        models=tuple(UsedModel(label, spec) for label, spec in given if label not in ROLES),
-        roles={role: spec for role, spec in given if role in ROLES},
-        settings={value.name: value.value for value in sourced.layers[-1]},
+        datasets=_once("--dataset", (_dataset(spec, read) for spec in dataset or ())),
+        models=tuple(models) or (UsedModel("", DEFAULT_MODEL),),
+        roles=_once("--model", ((role, spec) for role, spec in given if role in ROLES)),
+        settings={name: getattr(sourced.config, name) for name in SETTINGS if name in sourced.origins},
         scale=scale,
-        preset=preset,
+        preset=None if preset is None else open_preset(preset),
         authors=authors,
     )
     options = RunOptions(max_failures, retry_failures, accept_new_code, may_lack_abilities=True)
-    runs = _run(job, chosen, folder, options) if dataset else {}
+    runs, code = _run(job, chosen, folder, options) if dataset else ({}, 0)
     sections, numbers = _sections(job, chosen, runs)
-    text = "\n\n".join([f"# {read.paper} (arXiv {read.arxiv})", *map(markdown, sections)]) + "\n"
+    title = f"# {read.paper} (arXiv {read.arxiv})"
+    text = printable("\n\n".join([title, *map(markdown, sections)]) + "\n")
     print(text, end="")
     if folder is not None:
+        with suppress(OSError):  # write_file says why it can't
+            folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / "tables.md", text)
         write_file(folder / "tables.csv", csv_text(printable_record(numbers)))
         print_plain(err, f"tables: {folder / 'tables.md'} and tables.csv", "dim")
-    if any(reason.startswith(STOPPED) for reason in job.reasons.values()):
-        raise typer.Exit(1)
+    if code:
+        raise typer.Exit(code)
 
 
 def _split(spec: str, labels: Iterable[str]) -> tuple[str, str]:
-    """Return the label and the specification of "LABEL=SPEC", or of a specification without a known label."""
+    """Return the label and the specification of "LABEL=SPEC", or of a specification without a known label.
+
+    The role "answer" is no label, since it is that of every model.
+    """
     label, mark, rest = spec.partition("=")
-    return (label, rest) if mark and label in labels else ("", spec)
+    if not mark or label not in labels:
+        return "", spec
+    return "" if label == "answer" else label, rest
 
 
-def _dataset(spec: str, tables: Iterable[PaperTable]) -> tuple[str, str]:
+def _once(option: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return what an option gives by name, which it may give once."""
+    values = dict[str, str]()
+    for name, value in pairs:
+        if values.setdefault(name, value) != value:
+            raise InputError(f"{option} names {name!r} more than once: give it once.")
+    return values
+
+
+def _dataset(spec: str, paper: Paper) -> tuple[str, str]:
     """Return the name and the specification of "NAME:FILE" or "NAME=SPEC"."""
-    known = {name for table in tables for name in table.datasets}
+    known = {name for table in paper.tables.values() for name in table.datasets}
     name, sign, rest = re.split("([=:?]|$)", spec, maxsplit=1)
     if name not in known:
         raise UnknownName("dataset", name, known, place="of the paper's tables (write NAME:FILE)")
+    if sign == "=" and "reading" in paper.settings:
+        raise InputError(
+            f"--dataset {spec}: {paper.paper} has rules for reading the answers of each of its datasets, "
+            f"which go with the files of these: write {name}:FILE."
+        )
     return name, rest if sign == "=" else spec
 
 
 def _run(
     job: Reproduction, tables: Named, folder: Path | None, options: RunOptions
-) -> dict[str, RecordedRun]:
-    """Make or continue the runs of all cells that can be run, and return them by name."""
+) -> tuple[dict[str, RecordedRun], int]:
+    """Make or continue the runs of all cells that can be run, and return them by name, with the exit code."""
     if folder is None:
         raise InputError("no folder is named for the runs: name one with --out FOLDER.")
     ready = job.prepare(tables)
     if not ready:
-        reasons = "; ".join(dict.fromkeys(job.reasons.values()))
+        reasons = "; ".join(dict.fromkeys(job.reasons.values())) or "they need none of the datasets"
         raise InputError(f"no cell of these tables can be run: {reasons}")
     work = run_grid(ready, folder, load_models, options, lambda name: EvaluationProgress(err, name))
     results = asyncio.run(work)
+    code = 0
     for cell, name in job.runs.items():
-        if isinstance(error := results[name], AskanceError):
-            lacks = isinstance(error, MissingAbility)
-            job.reasons[cell] = str(error) if lacks else f"{STOPPED}{error}"
-    return {name: run for name, run in results.items() if isinstance(run, RecordedRun)}
+        found = results[name]
+        if isinstance(found, RecordedRun):
+            failed = [record.error for record in found.records if record.is_failure]
+            if found.has_failed:
+                code = max(code, 1)
+                job.reasons[cell] = f"{STOPPED}all {len(failed):,} questions failed; the first: {failed[0]}"
+        elif isinstance(found, MissingAbility):
+            job.reasons[cell] = str(found)
+        else:
+            code = max(code, found.exit_code)
+            job.reasons[cell] = f"{STOPPED}{found}"
+    return {name: run for name, run in results.items() if isinstance(run, RecordedRun)}, code
 
 
 def _sections(
@@ -147,36 +186,46 @@ def _sections(
             of_words = ResultTable(title, table.headings, table.facts, len(table.headings))
             sections.append(Section(table.title, (), table.notes, [of_words]))
         for model in job.models if table.rows else ():
-            pairs = ((row, model.printed_of(row)) for row in rows_of(table, job.authors))
-            rows = [(row, printed) for row, printed in pairs if printed is not None]
+            rows = job.rows(table, model)
             found = {cell[2:]: runs[name] for cell, name in made if cell[:2] == (table.title, model.name)}
+            if not rows:
+                lines = [f"- No row of this table has the model {model.label}."]
+                sections.append(Section(f"{table.title}, {model.spec}", (), lines, []))
+                continue
             shown, values = result_table(job.paper, table, model.spec, rows, found)
             notes = [*table.notes, *(each for column in table.columns for each in column.caveats)]
-            remarks = [*job.paper.caveats, *notes, *_absences(job, table, model)]
+            remarks = [*job.paper.caveats, *notes, *_absences(job, table, model, found, values)]
             beside = f"the paper's {model.label}" if model.label else "the paper's model that each row names"
             settings = [f"Model: {model.spec}, beside {beside}."]
-            settings += _corpora(job, table)
-            lines = ["\n".join(f"- {each}" for each in dict.fromkeys(each)) for each in (settings, remarks)]
+            settings += _corpora(job, table, found)
+            of_lists = (map(markdown_line, dict.fromkeys(each)) for each in (settings, remarks))
+            lines = ["\n".join(f"- {line}" for line in each) for each in of_lists]
             sections.append(Section(f"{table.title}, {model.spec}", lines[:1], lines[1:], [shown]))
             numbers += values
     return sections, numbers
 
 
-def _corpora(job: Reproduction, table: PaperTable) -> list[str]:
+def _corpora(job: Reproduction, table: PaperTable, found: Runs) -> list[str]:
     """Return the paper's corpora and questions beside those of the runs."""
     index = job.settings.get("index", "no index")
     retriever = job.settings.get("retriever", job.paper.settings["retriever"])
-    scale = f"at most {job.scale:,} a cell" if job.scale else "as many as the paper's"
+    asked = {dataset: f"{dataset} {len(run.records):,}" for (_, dataset), run in found.items()}
     numbers = [f"{column.dataset} {column.questions:,}" for column in table.columns if column.questions]
     corpora = dict.fromkeys(column.corpus or job.paper.corpus for column in table.columns)
     return [
         f"Corpus: {index}, by {retriever} unless a row has its own; the paper's: {'; '.join(corpora)}.",
-        f"Questions: {scale}; the paper's: {', '.join(numbers)}.",
+        f"Questions: {', '.join(asked.values()) or 'none'}; the paper's: {', '.join(numbers)}.",
     ]
 
 
-def _absences(job: Reproduction, table: PaperTable, model: UsedModel) -> list[str]:
-    """Return what a table lacks, with the reasons."""
+def _absences(
+    job: Reproduction, table: PaperTable, model: UsedModel, found: Runs, values: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return what a table lacks, with the reasons.
+
+    Args:
+        values: The numbers of the table, as rows.
+    """
     cells: dict[str, list[Sequence[str]]] = {}
     for (title, name, *place), reason in job.reasons.items():
         if (title, name) == (table.title, model.name):
@@ -184,14 +233,18 @@ def _absences(job: Reproduction, table: PaperTable, model: UsedModel) -> list[st
     lines = list[str]()
     for reason, places in cells.items():
         rows, datasets = (", ".join(dict.fromkeys(each)) for each in zip(*places, strict=True))
-        rows = "all rows" if rows == ", ".join(row.name for row in rows_of(table, job.authors)) else rows
+        rows = "all rows" if rows == ", ".join(row.name for row, _ in job.rows(table, model)) else rows
         what = "Incomplete" if reason.startswith(STOPPED) else "Not run"
         lines.append(f"{what}: {rows} on {datasets}: {reason}")
+    for (row, dataset), run in found.items():
+        if (failed := sum(record.is_failure for record in run.records)) and not run.has_failed:
+            lines.append(f"Failed: {row} on {dataset}: {failed:,} of {len(run.records):,} questions")
     if AVERAGE in {column.dataset for column in table.columns} and job.datasets:
         num_given = len(set(table.datasets) & job.datasets.keys())
         lines.append(f"Averages: over {num_given} of {len(table.datasets)} datasets, which weigh the same")
+    measured = {value["metric"] for value in values if value["mean"] is not None}
     for metric in dict.fromkeys(metric for column in table.columns for metric in column.metrics):
-        if reason := missing_metric(metric):
+        if metric not in measured and (reason := missing_metric(metric)):
             lines.append(f"Not measured: {metric}: {reason}")
     return lines
 
@@ -218,10 +271,13 @@ def _needs(paper: Paper, table: PaperTable, scale: int | None, seconds: float | 
         if row.method and column.dataset in table.datasets
     ]
     calls = sum(each * number for each, number in questions)
+    uncounted = [each.dataset for each in table.columns if each.dataset != AVERAGE and not each.questions]
     retrievers = dict.fromkeys(row.retriever or paper.settings["retriever"] for row in table.rows)
     needs = [*table.datasets, f"an index for {' and '.join(retrievers)}"]
     needs += [f"a judge of {each}" for each in table.judges]
     hours = "" if seconds is None else f", {calls * seconds / 3600:,.1f} hours"
     each = "" if len(table.models) == 1 else "each "
     cost = f"{each}{len(questions)} cells, {calls:,.0f} calls{hours}"
+    if uncounted and scale is None:
+        cost += f", without {' and '.join(uncounted)}"
     return f"{', '.join(needs)}; models: {', '.join(table.models)}; {cost}"

@@ -142,7 +142,7 @@ def _make(
     own, of_members = _split_by_member({**options, **settings})
     relative = {name: own.pop(name) for name in [*own] if is_relative(own[name])}
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
-    defaults = preset.parameters(cls, values, partial(_typed, records=("trigger", "guard")))
+    defaults = preset_parameters(preset, cls, values)
     if "prompts" not in values:
         defaults |= reader_prompts(cls, model)
     if is_member:  # the calling method limits the input tokens of its members
@@ -158,6 +158,11 @@ def _make(
     if is_spec:
         return cast(Method, cls(**values))
     return cast(Method, replace(cast(Any, method), **values) if values else method)
+
+
+def preset_parameters(preset: Preset, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that a preset adds to those that are `given` (see `Preset.parameters`)."""
+    return preset.parameters(cls, given, partial(_typed, records=("trigger", "guard")))
 
 
 def _collection(

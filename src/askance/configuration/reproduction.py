@@ -1,24 +1,26 @@
 """The runs of a paper's tables: each cell of a table becomes an ordinary experiment, or a reason why not.
 
-The name of an experiment is ``DATASET/MODEL/SETTINGS``, so cells with the same settings share a run.
+The name of an experiment is ``DATASET/MODEL/SETTINGS``. The settings are those in which its method differs
+from the preset of the table, so cells with equal methods share a run.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from askance.configuration.catalogue import DEFAULT_METRICS, METHODS
-from askance.configuration.evaluation import open_metrics
+from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.grid import Grid
-from askance.configuration.methods import method_class
-from askance.configuration.presets import open_preset, own_preset
+from askance.configuration.methods import make_method, method_class, preset_parameters
+from askance.configuration.presets import Preset, own_preset
 from askance.configuration.settings import load_now
 from askance.core.errors import AskanceError, BadIndex, InputError, UnknownName
 from askance.core.extensions import plugins
-from askance.core.parameters import parse_parameters
+from askance.core.parameters import method_spec
 from askance.evaluation.papers import JUDGED, PAPERS, Column, Paper, PaperRow, PaperTable, read_paper
 from askance.evaluation.run.experiment import ReadyExperiment
 
@@ -34,11 +36,12 @@ def find_tables(paper: str, numbers: Iterable[str] | None) -> tuple[Paper, dict[
     if paper not in PAPERS:
         raise UnknownName("paper", paper, PAPERS)
     found = read_paper(paper)
-    known = {alias: table for number, table in found.tables.items() for alias in (number, *table.aliases)}
-    for number in numbers or ():
+    named = {number: {number, *table.aliases} for number, table in found.tables.items()}
+    wanted, known = [*(numbers or named)], set().union(*named.values())
+    for number in wanted:
         if number not in known:
             raise UnknownName("table", number, known, place=f"of {found.paper}")
-    return found, {number: known[number] for number in numbers or found.tables}
+    return found, {number: found.tables[number] for number, names in named.items() if names & {*wanted}}
 
 
 def rows_of(table: PaperTable, authors: bool) -> Iterator[PaperRow]:
@@ -90,7 +93,7 @@ class Reproduction:
         roles: The models of other roles than "answer".
         settings: Settings that the user gives, such as the index.
         scale: The most questions of a cell.
-        preset: The preset that goes before the paper's; by default that of a bundled model.
+        preset: What goes before the paper's preset; by default the preset of a bundled model.
         authors: Whether to run the authors' code, too.
         runs: The name of the experiment of each cell that can be run.
         reasons: The reason why a cell can't be run, by the cell.
@@ -102,7 +105,7 @@ class Reproduction:
     roles: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     scale: int | None = None
-    preset: str | None = None
+    preset: Preset | None = None
     authors: bool = False
     runs: dict[Cell, str] = field(default_factory=dict)
     reasons: dict[Cell, str] = field(default_factory=dict)
@@ -111,11 +114,18 @@ class Reproduction:
         """Load and check what the cells need, except models, and return the experiments by name.
 
         Experiments with the same model follow each other.
+
+        Raises:
+            InputError: A dataset can't be read.
         """
         ready: dict[str, ReadyExperiment] = {}
         load = cache(load_now)
+        for column in (column for table in tables.values() for column in table.columns):
+            if column.dataset in self.datasets:
+                load(read_dataset, self.datasets[column.dataset], self._selection(column).get("limit"))
         for model in self.models:
             for cell, row, column, table in self._cells(tables, model):
+                name = ""
                 try:
                     self._check(row, column)
                     name, grid = self._grid(table, row, column, model)
@@ -123,16 +133,21 @@ class Reproduction:
                         (ready[name],) = grid.prepare(load=load).values()
                     self.runs[cell] = name
                 except AskanceError as error:
-                    self.reasons[cell] = str(error)
+                    self.reasons[cell] = str(error).removeprefix(f"{name}: ")
         return ready
+
+    def rows(self, table: PaperTable, model: UsedModel) -> list[tuple[PaperRow, str]]:
+        """Return the rows that a model can stand in, each with the paper's model beside it."""
+        pairs = ((row, model.printed_of(row)) for row in rows_of(table, self.authors))
+        return [(row, printed) for row, printed in pairs if printed is not None]
 
     def _cells(
         self, tables: Mapping[str, PaperTable], model: UsedModel
     ) -> Iterator[tuple[Cell, PaperRow, Column, PaperTable]]:
         for table in tables.values():
-            for row in rows_of(table, self.authors):
+            for row, _ in self.rows(table, model):
                 for column in table.columns:
-                    if column.dataset in table.datasets and model.printed_of(row) is not None:
+                    if column.dataset in table.datasets:
                         yield (table.title, model.name, row.name, column.dataset), row, column, table
 
     def _check(self, row: PaperRow, column: Column) -> None:
@@ -141,6 +156,9 @@ class Reproduction:
             raise InputError(row.absent)
         if column.dataset not in self.datasets:
             raise InputError(f"no --dataset {column.dataset}:FILE is given")
+        spec = self.datasets[column.dataset]
+        if spec.startswith(f"{column.dataset}:") and column.option not in spec:
+            raise InputError(f"the paper's questions are those of {column.dataset}:FILE?{column.option}")
         if row.method not in METHODS and row.method not in plugins("methods"):
             method_class(row.method)  # says how to install the laboratory
         index = self.settings.get("index")
@@ -151,19 +169,28 @@ class Reproduction:
             if made_by.partition(":")[0] != row.encoder:
                 raise BadIndex(f"the vectors of {index} are of {made_by}: make them with {row.encoder}:NAME")
 
+    def _selection(self, column: Column) -> dict[str, Any]:
+        """Return the setting that selects the questions of a cell, if not all are asked."""
+        questions = min(filter(None, (self.scale, column.questions)), default=None)
+        return {} if questions is None else {self.paper.selection: questions}
+
     def _grid(self, table: PaperTable, row: PaperRow, column: Column, model: UsedModel) -> tuple[str, Grid]:
         """Return the name of a cell's experiment and the grid that has it alone."""
         printed, dataset = model.printed_of(row) or "", column.dataset
-        model_folder = _folder_name(model.spec)[-100:].lstrip("_.,+=-")
+        model_folder = _folder_name(model.spec)
         preset = table.preset.format(model=printed.lower(), dataset=dataset)
-        own = own_preset(model.spec) if self.preset is None else open_preset(self.preset)
-        before = own.parameters(method_class(row.method), row.set, parse_parameters)
+        own = self.preset or own_preset(model.spec)
+        before = preset_parameters(own, method_class(row.method), row.set)
         values = {**before, **row.set}
         retriever: dict[str, Any] = {"retriever": row.retriever} if row.retriever else {}
-        told = [f"{key}={value}" for key, value in {**retriever, **values}.items()]
-        method = _folder_name(",".join([row.method, preset, *told]))
-        questions = min(filter(None, (self.scale, column.questions)), default=None)
-        selection: dict[str, Any] = {} if questions is None else {self.paper.selection: questions}
+        of_preset, made = (
+            method_spec(make_method(row.method, each, preset=preset), is_whole=True).options
+            for each in ({}, values)
+        )
+        chosen = {**retriever, **made}.items()
+        told = [f"{key}={value}" for key, value in chosen if of_preset.get(key) != value]
+        method = _folder_name(",".join([row.method, preset.replace("/", "-"), *told]))
+        selection = self._selection(column)
         found = (each for each in column.metrics if each != SEARCHES and not missing_metric(each))
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
         common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
@@ -189,5 +216,7 @@ def missing_metric(name: str) -> str:
 
 
 def _folder_name(text: str) -> str:
-    """Return `text` with "-" in place of characters that a folder's name can't have."""
-    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text).strip("-.")
+    """Return a folder's name for a text, which ends with a hash unless it is the text itself."""
+    name = re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text).strip("_.,+=-")
+    digest = sha256(text.encode(errors="replace")).hexdigest()[:8]
+    return name if name == text and len(name) <= 150 else f"{name[:140]}-{digest}".lstrip("-")

@@ -1,6 +1,6 @@
 """The tables of the papers: what each prints, and how askance runs its rows.
 
-A paper is a TOML file beside this module, in which every printed number stands once. A table has columns (a
+A paper is a TOML file beside this module with the numbers that it prints. A table has columns (a
 dataset and the metrics printed for it), models and rows. A row has a method with its settings, or the reason
 why it can't be run, and the printed numbers: for each model a list with an entry for each column, in the
 order of its metrics, which are named as in askance. Numbers that are not printed are left out at the end of
@@ -36,12 +36,14 @@ class Column:
     Attributes:
         metrics: The metrics; `searches` is the mean number of searches.
         questions: The number of questions in the paper; 0 if it is not known or is that of the dataset.
+        option: The option of the dataset that leaves only the paper's questions, such as "popularity<100".
         corpus: The corpus, if it is not that of the paper.
     """
 
     dataset: str
     metrics: tuple[str, ...]
     questions: int = 0
+    option: str = ""
     corpus: str = ""
     caveats: tuple[str, ...] = ()
 

@@ -32,13 +32,13 @@ def markdown_table(table: ResultTable) -> str:
     """Return the table in Markdown, with its title and note."""
     rules = ["---"] * table.num_text_columns + ["---:"] * (len(table.headings) - table.num_text_columns)
     rows = [table.headings, rules, *table.rows]
-    lines = [f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows]
-    note = ["", _markdown_cell(table.note)] if table.note else []
-    return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
+    lines = [f"| {' | '.join(map(markdown_line, row))} |" for row in rows]
+    note = ["", markdown_line(table.note)] if table.note else []
+    return "\n".join([f"**{markdown_line(table.title)}**", "", *lines, *note])
 
 
-def _markdown_cell(text: str) -> str:
-    """Return a cell on one line, in which nothing can begin an HTML tag."""
+def markdown_line(text: str) -> str:
+    """Return a text on one line, in which nothing can begin an HTML tag or end a cell of a table."""
     return _TAG.sub("&lt;", text.replace("|", "\\|").replace("\n", " "))
 
 
