@@ -72,7 +72,7 @@ def evaluate(
         print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
     else:
         _show(run)
-    if run.has_failed:
+    if _has_failed(run):
         raise typer.Exit(1)
 
 
@@ -111,7 +111,7 @@ def grid(
     stopped = {name: error for name, error in results.items() if isinstance(error, AskanceError)}
     if runs:
         show_grid(runs)
-    failed = [name for name, run in runs.items() if run.has_failed]
+    failed = [name for name, run in runs.items() if _has_failed(run)]
     for name in failed:
         print_plain(err, f"failed: {name}: all {len(runs[name].records):,} questions", "red")
     for name, error in stopped.items():
@@ -119,6 +119,11 @@ def grid(
     codes = [error.exit_code for error in stopped.values()] + [1 for _ in failed]
     if codes:
         raise typer.Exit(max(codes))
+
+
+def _has_failed(run: RecordedRun) -> bool:
+    """Return whether all finished questions of a run failed."""
+    return bool(run.records) and all(record.is_failure for record in run.records)
 
 
 def show_grid(runs: dict[str, RecordedRun]) -> None:
@@ -169,7 +174,7 @@ def _show(run: RecordedRun) -> None:
     if remark := inert_threshold(run):
         print_plain(err, remark, "yellow")
     if summary.failures:
-        number = "all" if run.has_failed else str(summary.failures)
+        number = "all" if _has_failed(run) else str(summary.failures)
         print_plain(out, f"{number} of {asked} failed, and count as answered wrongly", "yellow")
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from askance.cli.options import NumberOption, with_settings
 from askance.configuration.build import ROLES, load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.configuration.presets import open_preset
-from askance.configuration.reproduction import Reproduction, UsedModel, find_tables, missing_metric
+from askance.configuration.reproduction import Cell, Reproduction, UsedModel, find_tables, missing_metric
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError, MissingAbility, UnknownName
 from askance.core.safe_text import printable, printable_record
@@ -30,7 +29,7 @@ from askance.terminal.progress import EvaluationProgress
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="TABLE")]
 Named = dict[str, PaperTable]
-STOPPED = "stopped: "
+INCOMPLETE = "incomplete: "
 """How the reason begins for which a cell is not complete, though it could be run."""
 SETTINGS = ("index", "retriever", "rerank", "encoder", "cache", "in_flight")
 """The settings that every cell takes from options, files and the environment."""
@@ -81,16 +80,16 @@ def reproduce(
         return
     read, chosen = find_tables(paper, tables)
     labels = {label for table in read.tables.values() for label in table.models}
-    given = [_split(spec, labels | set(ROLES)) for spec in model or ()]
+    given = [_split(spec.removeprefix("answer="), labels | set(ROLES)) for spec in model or ()]
     models = dict.fromkeys(UsedModel(label, spec) for label, spec in given if label not in ROLES)
-    for label in {each.label for each in models} - {""}:
-        if label not in (known := {each for table in chosen.values() for each in table.models}):
-            raise UnknownName("model", label, known, place="of these tables")
+    named = [_dataset(spec, read) for spec in dataset or ()]
+    if len(dict(named)) < len(named):
+        raise InputError(f"--dataset {' '.join(dataset or ())}: give each dataset once.")
     job = Reproduction(
         paper=read,
-        datasets=_once("--dataset", (_dataset(spec, read) for spec in dataset or ())),
+        datasets=dict(named),
         models=tuple(models) or (UsedModel("", DEFAULT_MODEL),),
-        roles=_once("--model", ((role, spec) for role, spec in given if role in ROLES)),
+        roles={role: spec for role, spec in given if role in ROLES},
         settings={name: getattr(sourced.config, name) for name in SETTINGS if name in sourced.origins},
         scale=scale,
         preset=None if preset is None else open_preset(preset),
@@ -99,37 +98,20 @@ def reproduce(
     options = RunOptions(max_failures, retry_failures, accept_new_code, may_lack_abilities=True)
     runs, code = _run(job, chosen, folder, options) if dataset else ({}, 0)
     sections, numbers = _sections(job, chosen, runs)
-    title = f"# {read.paper} (arXiv {read.arxiv})"
-    text = printable("\n\n".join([title, *map(markdown, sections)]) + "\n")
+    text = printable("\n\n".join([f"# {read.paper} (arXiv {read.arxiv})", *map(markdown, sections)]) + "\n")
     print(text, end="")
     if folder is not None:
-        with suppress(OSError):  # write_file says why it can't
-            folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / "tables.md", text)
         write_file(folder / "tables.csv", csv_text(printable_record(numbers)))
         print_plain(err, f"tables: {folder / 'tables.md'} and tables.csv", "dim")
-    if code:
-        raise typer.Exit(code)
+    raise typer.Exit(code)
 
 
 def _split(spec: str, labels: Iterable[str]) -> tuple[str, str]:
-    """Return the label and the specification of "LABEL=SPEC", or of a specification without a known label.
-
-    The role "answer" is no label, since it is that of every model.
-    """
+    """Return the label and the specification of "LABEL=SPEC", or of a specification without a known label."""
     label, mark, rest = spec.partition("=")
-    if not mark or label not in labels:
-        return "", spec
-    return "" if label == "answer" else label, rest
-
-
-def _once(option: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return what an option gives by name, which it may give once."""
-    values = dict[str, str]()
-    for name, value in pairs:
-        if values.setdefault(name, value) != value:
-            raise InputError(f"{option} names {name!r} more than once: give it once.")
-    return values
+    return (label, rest) if mark and label in labels else ("", spec)
 
 
 def _dataset(spec: str, paper: Paper) -> tuple[str, str]:
@@ -139,17 +121,14 @@ def _dataset(spec: str, paper: Paper) -> tuple[str, str]:
     if name not in known:
         raise UnknownName("dataset", name, known, place="of the paper's tables (write NAME:FILE)")
     if sign == "=" and "reading" in paper.settings:
-        raise InputError(
-            f"--dataset {spec}: {paper.paper} has rules for reading the answers of each of its datasets, "
-            f"which go with the files of these: write {name}:FILE."
-        )
+        raise InputError(f"--dataset {spec}: answers are read by the paper's rules, so write {name}:FILE.")
     return name, rest if sign == "=" else spec
 
 
 def _run(
     job: Reproduction, tables: Named, folder: Path | None, options: RunOptions
-) -> tuple[dict[str, RecordedRun], int]:
-    """Make or continue the runs of all cells that can be run, and return them by name, with the exit code."""
+) -> tuple[dict[Cell, RecordedRun], int]:
+    """Make or continue the runs of all cells that can be run, and return them by cell, with the exit code."""
     if folder is None:
         raise InputError("no folder is named for the runs: name one with --out FOLDER.")
     ready = job.prepare(tables)
@@ -158,28 +137,27 @@ def _run(
         raise InputError(f"no cell of these tables can be run: {reasons}")
     work = run_grid(ready, folder, load_models, options, lambda name: EvaluationProgress(err, name))
     results = asyncio.run(work)
-    code = 0
+    runs, code = dict[Cell, RecordedRun](), 0
     for cell, name in job.runs.items():
         found = results[name]
         if isinstance(found, RecordedRun):
-            failed = [record.error for record in found.records if record.is_failure]
-            if found.has_failed:
-                code = max(code, 1)
-                job.reasons[cell] = f"{STOPPED}all {len(failed):,} questions failed; the first: {failed[0]}"
+            runs[cell], num = found, len(found.records)
+            if failed := [record.error for record in found.records if record.is_failure]:
+                code = max(code, int(len(failed) == num))
+                job.reasons[cell] = f"{INCOMPLETE}{len(failed)} of {num} questions failed; first {failed[0]}"
         elif isinstance(found, MissingAbility):
             job.reasons[cell] = str(found)
         else:
             code = max(code, found.exit_code)
-            job.reasons[cell] = f"{STOPPED}{found}"
-    return {name: run for name, run in results.items() if isinstance(run, RecordedRun)}, code
+            job.reasons[cell] = f"{INCOMPLETE}stopped: {found}"
+    return runs, code
 
 
 def _sections(
-    job: Reproduction, tables: Named, runs: Mapping[str, RecordedRun]
+    job: Reproduction, tables: Named, runs: Mapping[Cell, RecordedRun]
 ) -> tuple[list[Section], list[dict[str, Any]]]:
     """Return the sections of the page, and all numbers as rows."""
     sections, numbers = list[Section](), list[dict[str, Any]]()
-    made = [(cell, name) for cell, name in job.runs.items() if name in runs]
     for table in tables.values():
         if not table.rows:
             title = f"{table.title}: {table.about}"
@@ -187,20 +165,17 @@ def _sections(
             sections.append(Section(table.title, (), table.notes, [of_words]))
         for model in job.models if table.rows else ():
             rows = job.rows(table, model)
-            found = {cell[2:]: runs[name] for cell, name in made if cell[:2] == (table.title, model.name)}
-            if not rows:
-                lines = [f"- No row of this table has the model {model.label}."]
-                sections.append(Section(f"{table.title}, {model.spec}", (), lines, []))
-                continue
+            found = {cell[2:]: run for cell, run in runs.items() if cell[:2] == (table.title, model)}
             shown, values = result_table(job.paper, table, model.spec, rows, found)
+            measured = {value["metric"] for value in values if value["mean"] is not None}
             notes = [*table.notes, *(each for column in table.columns for each in column.caveats)]
-            remarks = [*job.paper.caveats, *notes, *_absences(job, table, model, found, values)]
+            remarks = [*job.paper.caveats, *notes, *_absences(job, table, model, measured)]
             beside = f"the paper's {model.label}" if model.label else "the paper's model that each row names"
             settings = [f"Model: {model.spec}, beside {beside}."]
             settings += _corpora(job, table, found)
-            of_lists = (map(markdown_line, dict.fromkeys(each)) for each in (settings, remarks))
-            lines = ["\n".join(f"- {line}" for line in each) for each in of_lists]
-            sections.append(Section(f"{table.title}, {model.spec}", lines[:1], lines[1:], [shown]))
+            lines = ["\n".join(f"- {each}" for each in dict.fromkeys(each)) for each in (settings, remarks)]
+            tables_shown = [shown] if rows else []
+            sections.append(Section(f"{table.title}, {model.spec}", lines[:1], lines[1:], tables_shown))
             numbers += values
     return sections, numbers
 
@@ -218,31 +193,22 @@ def _corpora(job: Reproduction, table: PaperTable, found: Runs) -> list[str]:
     ]
 
 
-def _absences(
-    job: Reproduction, table: PaperTable, model: UsedModel, found: Runs, values: Sequence[Mapping[str, Any]]
-) -> list[str]:
-    """Return what a table lacks, with the reasons.
-
-    Args:
-        values: The numbers of the table, as rows.
-    """
+def _absences(job: Reproduction, table: PaperTable, model: UsedModel, measured: set[str]) -> list[str]:
+    """Return what a table lacks, with the reasons, but for the metrics that were measured."""
     cells: dict[str, list[Sequence[str]]] = {}
-    for (title, name, *place), reason in job.reasons.items():
-        if (title, name) == (table.title, model.name):
+    for (title, used, *place), reason in job.reasons.items():
+        if (title, used) == (table.title, model):
             cells.setdefault(reason, []).append(place)
-    lines = list[str]()
+    every_row = ", ".join(row.name for row, _ in job.rows(table, model))
+    lines = [] if every_row else [f"No row of this table has the model {model.label}."]
     for reason, places in cells.items():
         rows, datasets = (", ".join(dict.fromkeys(each)) for each in zip(*places, strict=True))
-        rows = "all rows" if rows == ", ".join(row.name for row, _ in job.rows(table, model)) else rows
-        what = "Incomplete" if reason.startswith(STOPPED) else "Not run"
-        lines.append(f"{what}: {rows} on {datasets}: {reason}")
-    for (row, dataset), run in found.items():
-        if (failed := sum(record.is_failure for record in run.records)) and not run.has_failed:
-            lines.append(f"Failed: {row} on {dataset}: {failed:,} of {len(run.records):,} questions")
+        rows = "all rows" if rows == every_row else rows
+        what = "Incomplete" if reason.startswith(INCOMPLETE) else "Not run"
+        lines.append(markdown_line(f"{what}: {rows} on {datasets}: {reason.removeprefix(INCOMPLETE)}"))
     if AVERAGE in {column.dataset for column in table.columns} and job.datasets:
         num_given = len(set(table.datasets) & job.datasets.keys())
         lines.append(f"Averages: over {num_given} of {len(table.datasets)} datasets, which weigh the same")
-    measured = {value["metric"] for value in values if value["mean"] is not None}
     for metric in dict.fromkeys(metric for column in table.columns for metric in column.metrics):
         if metric not in measured and (reason := missing_metric(metric)):
             lines.append(f"Not measured: {metric}: {reason}")
@@ -271,13 +237,11 @@ def _needs(paper: Paper, table: PaperTable, scale: int | None, seconds: float | 
         if row.method and column.dataset in table.datasets
     ]
     calls = sum(each * number for each, number in questions)
-    uncounted = [each.dataset for each in table.columns if each.dataset != AVERAGE and not each.questions]
+    uncounted = {each.dataset for each in table.columns if not (scale or each.questions)} - {AVERAGE}
     retrievers = dict.fromkeys(row.retriever or paper.settings["retriever"] for row in table.rows)
     needs = [*table.datasets, f"an index for {' and '.join(retrievers)}"]
     needs += [f"a judge of {each}" for each in table.judges]
     hours = "" if seconds is None else f", {calls * seconds / 3600:,.1f} hours"
     each = "" if len(table.models) == 1 else "each "
-    cost = f"{each}{len(questions)} cells, {calls:,.0f} calls{hours}"
-    if uncounted and scale is None:
-        cost += f", without {' and '.join(uncounted)}"
+    cost = ", without ".join([f"{each}{len(questions)} cells, {calls:,.0f} calls{hours}", *uncounted])
     return f"{', '.join(needs)}; models: {', '.join(table.models)}; {cost}"

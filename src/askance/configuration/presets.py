@@ -30,7 +30,7 @@ from typing import Any
 from askance.configuration.catalogue import METHODS
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import AskanceError, InputError, PresetError, UnknownName
-from askance.core.extensions import LABORATORY, known_names
+from askance.core.extensions import LABORATORY, find_extension, known_names
 from askance.core.parameters import name_of, parameter_field, search_parameter
 from askance.core.toml_file import read_toml
 
@@ -103,11 +103,13 @@ def open_preset(name: str | Path) -> Preset:
     for method in preset.entries:
         if method not in (known := (ANY, *known_names("methods", (*METHODS, *LABORATORY["methods"])))):
             raise UnknownName("method", method, known, place=f"in the preset {path}")
-    shared = preset.entries.get(ANY, {})
-    parameters = _parameters_of_methods() if shared else ()
-    for key in shared:
-        if key not in parameters:
-            raise UnknownName("parameter", key, parameters, place=f"in [{ANY}] of the preset {path}")
+    shared, parameters = preset.entries.get(ANY, {}), set[str]()
+    for method in known_names("methods", METHODS) if shared else ():
+        with suppress(InputError):  # a plug-in that can't be imported
+            cls = find_extension("methods", METHODS[method].target if method in METHODS else method)
+            parameters |= getattr(cls and cls.target, "__dataclass_fields__", {}).keys()
+    for key in shared.keys() - parameters:
+        raise UnknownName("parameter", key, parameters, place=f"in [{ANY}] of the preset {path}")
     for key, value in (pair for entry in preset.entries.values() for pair in entry.items()):
         check_runs_no_code(key, value, f"Type --set {key}=… to use it.", PresetError, f"preset {path}: ")
     return preset
@@ -149,17 +151,6 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
             records.append(f"with {name}={value!r}, to be set again")
     header = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
     return "\n".join([*header, f"[{name_of(cls)}]", *lines]) + "\n"
-
-
-def _parameters_of_methods() -> set[str]:
-    """Return the names of the parameters of all methods that can be imported."""
-    from askance.configuration.methods import class_of, defaults_of  # imports this module
-
-    names = set[str]()
-    for method in known_names("methods", METHODS):
-        with suppress(InputError):  # a plug-in that can't be imported
-            names |= defaults_of(class_of(method)).keys()
-    return names
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:

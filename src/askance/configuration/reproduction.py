@@ -12,14 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from askance.configuration.catalogue import DEFAULT_METRICS, METHODS
-from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.catalogue import DEFAULT_METRICS
+from askance.configuration.evaluation import open_metrics
 from askance.configuration.grid import Grid
 from askance.configuration.methods import make_method, method_class, preset_parameters
 from askance.configuration.presets import Preset, own_preset
 from askance.configuration.settings import load_now
 from askance.core.errors import AskanceError, BadIndex, InputError, UnknownName
-from askance.core.extensions import plugins
 from askance.core.parameters import method_spec
 from askance.evaluation.papers import JUDGED, PAPERS, Column, Paper, PaperRow, PaperTable, read_paper
 from askance.evaluation.run.experiment import ReadyExperiment
@@ -68,11 +67,6 @@ class UsedModel:
     label: str
     spec: str
 
-    @property
-    def name(self) -> str:
-        """The specification, after the label if there is one."""
-        return f"{self.label}={self.spec}" if self.label else self.spec
-
     def printed_of(self, row: PaperRow) -> str | None:
         """Return the paper's model that stands beside it in a row; None if the row has no such model."""
         if self.label:
@@ -80,8 +74,8 @@ class UsedModel:
         return next(iter(row.printed), "")
 
 
-Cell = tuple[str, str, str, str]
-"""A cell: the title of the table, the name of the model, the name of the row, and the dataset."""
+Cell = tuple[str, UsedModel, str, str]
+"""A cell: the title of the table, the model, the name of the row, and the dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +114,6 @@ class Reproduction:
         """
         ready: dict[str, ReadyExperiment] = {}
         load = cache(load_now)
-        for column in (column for table in tables.values() for column in table.columns):
-            if column.dataset in self.datasets:
-                load(read_dataset, self.datasets[column.dataset], self._selection(column).get("limit"))
         for model in self.models:
             for cell, row, column, table in self._cells(tables, model):
                 name = ""
@@ -133,6 +124,8 @@ class Reproduction:
                         (ready[name],) = grid.prepare(load=load).values()
                     self.runs[cell] = name
                 except AskanceError as error:
+                    if getattr(error.__cause__, "setting", "") == "dataset":
+                        raise
                     self.reasons[cell] = str(error).removeprefix(f"{name}: ")
         return ready
 
@@ -148,7 +141,7 @@ class Reproduction:
             for row, _ in self.rows(table, model):
                 for column in table.columns:
                     if column.dataset in table.datasets:
-                        yield (table.title, model.name, row.name, column.dataset), row, column, table
+                        yield (table.title, model, row.name, column.dataset), row, column, table
 
     def _check(self, row: PaperRow, column: Column) -> None:
         """Raise `InputError` with the reason if a cell can't be run."""
@@ -159,8 +152,6 @@ class Reproduction:
         spec = self.datasets[column.dataset]
         if spec.startswith(f"{column.dataset}:") and column.option not in spec:
             raise InputError(f"the paper's questions are those of {column.dataset}:FILE?{column.option}")
-        if row.method not in METHODS and row.method not in plugins("methods"):
-            method_class(row.method)  # says how to install the laboratory
         index = self.settings.get("index")
         if row.encoder and index is not None:
             from askance.retrieval.index.index_folder import encoder_record, read_manifest
@@ -169,28 +160,20 @@ class Reproduction:
             if made_by.partition(":")[0] != row.encoder:
                 raise BadIndex(f"the vectors of {index} are of {made_by}: make them with {row.encoder}:NAME")
 
-    def _selection(self, column: Column) -> dict[str, Any]:
-        """Return the setting that selects the questions of a cell, if not all are asked."""
-        questions = min(filter(None, (self.scale, column.questions)), default=None)
-        return {} if questions is None else {self.paper.selection: questions}
-
     def _grid(self, table: PaperTable, row: PaperRow, column: Column, model: UsedModel) -> tuple[str, Grid]:
         """Return the name of a cell's experiment and the grid that has it alone."""
         printed, dataset = model.printed_of(row) or "", column.dataset
         model_folder = _folder_name(model.spec)
         preset = table.preset.format(model=printed.lower(), dataset=dataset)
         own = self.preset or own_preset(model.spec)
-        before = preset_parameters(own, method_class(row.method), row.set)
-        values = {**before, **row.set}
+        values = {**preset_parameters(own, method_class(row.method), row.set), **row.set}
         retriever: dict[str, Any] = {"retriever": row.retriever} if row.retriever else {}
-        of_preset, made = (
-            method_spec(make_method(row.method, each, preset=preset), is_whole=True).options
-            for each in ({}, values)
-        )
-        chosen = {**retriever, **made}.items()
-        told = [f"{key}={value}" for key, value in chosen if of_preset.get(key) != value]
+        made = [make_method(row.method, each, preset=preset) for each in ({}, values)]
+        of_preset, used = (method_spec(each, is_whole=True).options for each in made)
+        told = [f"{key}={used}" for key, used in {**retriever, **used}.items() if of_preset.get(key) != used]
         method = _folder_name(",".join([row.method, preset.replace("/", "-"), *told]))
-        selection = self._selection(column)
+        questions = min(filter(None, (self.scale, column.questions)), default=None)
+        selection: dict[str, Any] = {} if questions is None else {self.paper.selection: questions}
         found = (each for each in column.metrics if each != SEARCHES and not missing_metric(each))
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
         common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}

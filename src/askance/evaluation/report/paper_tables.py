@@ -9,7 +9,7 @@ from askance.evaluation.judging.judge_run import judged_scores
 from askance.evaluation.papers import AVERAGE, JUDGED, Paper, PaperRow, PaperTable
 from askance.evaluation.report.tables import NONE, ResultTable, label
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
+from askance.evaluation.statistics.compare import MeanInterval, average_interval
 from askance.evaluation.statistics.summaries import scores_of
 
 Runs = Mapping[tuple[str, str], RecordedRun]
@@ -76,7 +76,7 @@ def _measured(runs: Sequence[RecordedRun], metric: str) -> MeanInterval | None:
         return MeanInterval(fmean(counts), fmean(counts), fmean(counts), len(counts)) if counts else None
     if not groups or not all(groups):
         return None
-    return average_interval(groups) if len(groups) > 1 else mean_interval(groups[0])
+    return average_interval(groups)
 
 
 def _text(paper: Paper, cell: Mapping[str, Any]) -> str:

@@ -72,11 +72,6 @@ class RecordedRun:
         """Return whether every question of the run is finished."""
         return len(self.records) == self.settings.num_questions
 
-    @property
-    def has_failed(self) -> bool:
-        """Return whether all finished questions of the run failed."""
-        return bool(self.records) and all(record.is_failure for record in self.records)
-
     def trace(self, record: Record) -> tuple[AnyEvent, ...]:
         """Return the trace of a question.
 
