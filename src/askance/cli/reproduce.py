@@ -144,7 +144,7 @@ def _run(
             runs[cell], num = found, len(found.records)
             if failed := [record.error for record in found.records if record.is_failure]:
                 code = max(code, int(len(failed) == num))
-                job.reasons[cell] = f"{INCOMPLETE}{len(failed)} of {num} questions failed; first {failed[0]}"
+                job.reasons[cell] = f"{INCOMPLETE}{len(failed)} of {num} questions failed: {failed[0]:.300}"
         elif isinstance(found, MissingAbility):
             job.reasons[cell] = str(found)
         else:
