@@ -17,7 +17,7 @@ from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run, language_model
 from askance.core.trace import Decided, QueryWord, WordSignal
-from askance.core.types import Generation, Question, Sampling, Signal, StopCondition, Token, Want
+from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
@@ -94,10 +94,6 @@ class DraginParameters(WritesAnswer):
     """Whether a query may repeat an earlier one or have no content word, as in the authors' code."""
 
     @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.max_tokens, self.temperature, self.top_p, self.top_k)
-
-    @property
     def theta(self) -> float:
         """The threshold in use: `threshold` or, if that is None, the default of the trigger.
 
@@ -145,10 +141,11 @@ class DraginParameters(WritesAnswer):
 
         A gate gets all signals, except for attention if it works without.
         """
-        entropy = self.trigger == "rind" and "entropy" in run.model.signals
+        known = run.models["answer"].signals
+        entropy = self.trigger == "rind" and "entropy" in known
         attention = None if "attend" in run.models else self.attention
         if self.gate:
-            return replace(want_of(run.model.signals), attention=attention)
+            return replace(want_of(known), attention=attention)
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
 
     async def next_sentence(self, state: GenerationState, want: Want, step: int) -> Generation:
