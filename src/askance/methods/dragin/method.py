@@ -6,7 +6,7 @@ trigger.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -136,14 +136,17 @@ class DraginParameters(WritesAnswer):
         read |= {self.qfs_heads} if self.query == "real_words" else set()
         return "heads" if len(read) > 1 else next(iter(read), None)
 
-    def want(self, run: Run) -> Want:
+    def want(self, known: Collection[Signal], models: Collection[str]) -> Want:
         """Return the signals that trigger or query need and that the answering model can provide.
 
         A gate gets all signals, except for attention if it works without.
+
+        Args:
+            known: The signals of the answering model.
+            models: The roles of all models.
         """
-        known = run.models["answer"].signals
         entropy = self.trigger == "rind" and "entropy" in known
-        attention = None if "attend" in run.models else self.attention
+        attention = None if "attend" in models else self.attention
         if self.gate:
             return replace(want_of(known), attention=attention)
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
@@ -276,7 +279,8 @@ class Dragin(DraginParameters):
         if method.search_first:
             await state.search_first(self.passages)
         for step in state.rounds(self.max_rounds):
-            want = self.want(run) if self.gate else replace(self.want(run), logprob=bool(self.signal))
+            want = self.want(run.model.signals, run.models)
+            want = want if self.gate else replace(want, logprob=bool(self.signal))
             written = await self.next_sentence(state, want, step)
             reason, attention = state.stop_reason_after(written), await self.attention_map(state, written)
             scorable, is_over = state.scorable(written), bool(reason)
