@@ -49,6 +49,23 @@ def test_no_two_cells_share_a_run_and_only_named_ones_have_none(name, number, sa
         assert {row for _, _, row, _ in job.reasons} <= absent
 
 
+def test_models_whose_names_no_folder_can_have_get_folders_of_their_own(sample_index):
+    long = "x" * 200
+    names = ("a/b", "a-b", "模型甲", "模型乙", f"{long}y", f"{long}z", f"y{long}", "a?seed=1")
+    job = Reproduction(
+        paper=read_paper("dragin"),
+        datasets={"hotpotqa": f"hotpotqa:{FILES / 'hotpotqa.json'}"},
+        models=tuple(UsedModel("", f"scripted:{name}") for name in names),
+        settings={"index": str(sample_index)},
+    )
+    ready = job.prepare({"6": job.paper.tables["6"]})
+    assert not job.reasons
+    folders = {name.split("/")[1] for name in ready}
+    assert len(folders) == len(names)
+    assert max(map(len, folders)) <= 150
+    assert all(folder.startswith("scripted-") for folder in folders)
+
+
 def test_the_presets_have_the_printed_hyper_parameters():
     """Table 9 of DRAGIN: 4 lengths and, for each of 3 models, 4 thresholds and 4 numbers of words."""
     table = read_paper("dragin").tables["9"]
