@@ -301,6 +301,9 @@ def test_a_table_is_shown_once_and_a_new_folder_is_made(reproduce, tmp_path):
     assert page.count("## Table 2; searches: Table 3") == 1
     assert "## Table 5, scripted\n\n- No row of this table has the model Vicuna-13b-v1.5.\n" in page
     assert (tmp_path / "new" / "dir" / "tables.csv").exists()
+    code, _, err, _ = reproduce("reproduce dragin 2 --out new/dir/tables.csv/x")
+    assert code == 2
+    assert "can't write" in err
 
 
 def test_the_long_tail_of_popqa_is_asked(reproduce):

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,7 +102,8 @@ def reproduce(
     text = printable("\n\n".join([f"# {read.paper} (arXiv {read.arxiv})", *map(markdown, sections)]) + "\n")
     print(text, end="")
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # write_file says why it can't
+            folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / "tables.md", text)
         write_file(folder / "tables.csv", csv_text(printable_record(numbers)))
         print_plain(err, f"tables: {folder / 'tables.md'} and tables.csv", "dim")
@@ -171,8 +173,7 @@ def _sections(
             notes = [*table.notes, *(each for column in table.columns for each in column.caveats)]
             remarks = [*job.paper.caveats, *notes, *_absences(job, table, model, measured)]
             beside = f"the paper's {model.label}" if model.label else "the paper's model that each row names"
-            settings = [f"Model: {model.spec}, beside {beside}."]
-            settings += _corpora(job, table, found)
+            settings = [f"Model: {model.spec}, beside {beside}.", *_corpora(job, table, found)]
             lines = ["\n".join(f"- {each}" for each in dict.fromkeys(each)) for each in (settings, remarks)]
             tables_shown = [shown] if rows else []
             sections.append(Section(f"{table.title}, {model.spec}", lines[:1], lines[1:], tables_shown))
