@@ -170,7 +170,7 @@ class Reproduction:
         retriever: dict[str, Any] = {"retriever": row.retriever} if row.retriever else {}
         made = [make_method(row.method, each, preset=preset) for each in ({}, values)]
         of_preset, used = (method_spec(each, is_whole=True).options for each in made)
-        told = [f"{key}={used}" for key, used in {**retriever, **used}.items() if of_preset.get(key) != used]
+        told = [f"{key}={each}" for key, each in {**retriever, **used}.items() if of_preset.get(key) != each]
         method = _folder_name(",".join([row.method, preset.replace("/", "-"), *told]))
         questions = min(filter(None, (self.scale, column.questions)), default=None)
         selection: dict[str, Any] = {} if questions is None else {self.paper.selection: questions}
