@@ -255,7 +255,7 @@ def test_parameters_of_a_preset_may_name_gates_and_be_many(reproduce, tmp_path):
     (tmp_path / "p.toml").write_text(
         '[single]\nguard = "agreement"\nmax_tokens = 7\n[dragin_paper]\n'
         "threshold = 0.123456789012\ntemperature = 0.123456789012\ntop_p = 0.123456789012\ntop_k = 7\n"
-        "passages = 7\nmax_tokens = 12345678\nquery_top = 12345678\nmax_rounds = 12345678\n",
+        "passages = 7\nmax_tokens = 71\nquery_top = 31\nevery_tokens = 29\n",
         encoding="utf-8",
     )
     code, page, err, _ = reproduce(f"{DRAGIN} --preset p.toml --out out")
