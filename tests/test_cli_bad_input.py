@@ -186,9 +186,11 @@ report a                                          -> --out
 reproduce dragn                                   -> did you mean 'dragin'
 reproduce dragin 22                               -> unknown table '22' of Su et al. 2024, DRAGIN
 reproduce dragin 2 --dataset sample               -> unknown dataset 'sample' of the paper's tables
-reproduce dragin 2 --dataset hotpotqa=sample      -> name one with --out FOLDER
-reproduce dragin 2 --dataset hotpotqa:absent --out r -> no cell of these tables can be run:
-reproduce dragin 2 --dataset hotpotqa=sample --preset nope --out r -> unknown preset 'nope'
+reproduce airrag 3 --dataset hotpotqa=sample      -> name one with --out FOLDER
+reproduce airrag 3 --dataset hotpotqa=sample --out r -> no cell of these tables can be run:
+reproduce dragin 2 --dataset hotpotqa=sample --out r -> so write hotpotqa:FILE
+reproduce dragin 2 --dataset hotpotqa:absent --out r -> can't read absent: No such file
+reproduce airrag 3 --dataset hotpotqa=sample --preset nope --out r -> unknown preset 'nope'
 reproduce dragin 2 --scale 0                      -> --scale
 """
 """Commands, each with a fragment of its message. {DONE} is the command of the run in the folder `done`."""

@@ -93,7 +93,10 @@ def test_prompts_are_listed_with_their_examples_and_printed(listed, run, tmp_pat
 def test_presets_are_listed(listed):
     lines = listed("presets", columns=300)
     assert any(line.startswith("bundled ") for line in lines)
-    assert any("threshold=1.2, query_top=35" in line for line in lines)
+    at = next(at for at, line in enumerate(lines) if line.startswith("dragin/llama2-13b-chat/hotpotqa "))
+    any_method, of_paper = (line.split(maxsplit=1) for line in lines[at + 1 : at + 3])
+    assert any_method == ["any", "max_tokens=100, passages=3, trigger=rind, query_top=35"]
+    assert of_paper == ["dragin_paper", "threshold=1.2"]
 
 
 @pytest.mark.parametrize("width", [80, 110])
