@@ -36,12 +36,14 @@ class Column:
     Attributes:
         metrics: The metrics; `searches` is the mean number of searches.
         questions: The number of questions in the paper; 0 if it is not known or is that of the dataset.
+        option: The option of the dataset's file that reads the paper's questions alone.
         corpus: The corpus, if it is not that of the paper.
     """
 
     dataset: str
     metrics: tuple[str, ...]
     questions: int = 0
+    option: str = ""
     corpus: str = ""
     caveats: tuple[str, ...] = ()
 
