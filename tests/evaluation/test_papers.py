@@ -92,6 +92,15 @@ def test_the_rows_of_airrag_have_no_worked_examples_that_airrag_lacks():
     assert not make_method(vanilla.method, vanilla.set, preset=table.preset).prompts.demos
 
 
+@pytest.mark.parametrize("dataset", read_paper("selfrag").tables["2"].datasets)
+def test_the_baselines_of_self_rag_have_no_worked_examples(dataset):
+    table = read_paper("selfrag").tables["2"]
+    baselines = [row for row in table.rows if row.name in ("no retrieval", "retrieval")]
+    preset = table.preset.format(dataset=dataset)
+    made = [make_method(row.method, row.set, preset=preset) for row in baselines]
+    assert [(one.prompts.name, one.prompts.demos) for one in made] == [("plain", ())] * 2
+
+
 COLUMN = Column(dataset="hotpotqa", metrics=("f1", "exact_match"))
 FLAWED = [
     ({"name": "x"}, "give a method, or the reason"),
