@@ -225,7 +225,7 @@ def test_the_claims_of_the_papers_are_counted_and_shown_by_what_exists():
     assert states.keys() == {"works", "deviates", "not here"}
     counted = "Of {} claims, {works} work, {deviates} deviate and {not here} are not here"
     assert counted.format(len(rows), **states) in page
-    for paper, numbers in re.findall(r"`askance reproduce (\w+)([ \d]*)`", page):
+    for paper, numbers in re.findall(r"`askance reproduce (\w+)([ \w]*)`", page):
         find_tables(paper, numbers.split() or None)
     methods = re.findall(r"`askance methods (\w+)`", page)
     assert methods

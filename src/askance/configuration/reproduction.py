@@ -168,7 +168,8 @@ class Reproduction:
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
         common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
         asked = self.datasets[dataset]
-        asked += column.option if asked.startswith(f"{dataset}:") and "?" not in asked else ""
+        if asked.startswith(f"{dataset}:") and "?" not in asked:
+            asked += self.paper.options.get(dataset, "")
         grid = Grid(
             common=common,
             datasets={dataset: {"questions": asked}},
