@@ -167,9 +167,12 @@ class Reproduction:
         found = (each for each in column.metrics if each != SEARCHES and not missing_metric(each))
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
         common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
+        asked = self.datasets[dataset]
+        if asked.startswith(f"{dataset}:") and "?" not in asked:
+            asked += self.paper.options.get(dataset, "")
         grid = Grid(
             common=common,
-            datasets={dataset: {"questions": self.datasets[dataset]}},
+            datasets={dataset: {"questions": asked}},
             models={model_folder: {**self.roles, "answer": model.spec}},
             methods={method: {"method": row.method, "preset": preset, "set": values, **retriever}},
             place=table.title,

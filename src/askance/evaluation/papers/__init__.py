@@ -128,6 +128,7 @@ class Paper:
     Attributes:
         percent: Whether scores are printed as percentages.
         selection: How the paper chose its questions: the first ones (limit) or a sample.
+        options: The option of a dataset's file that reads the paper's questions alone, by dataset.
         settings: The settings of every run, so that no default of askance decides.
     """
 
@@ -138,6 +139,7 @@ class Paper:
     settings: Mapping[str, Any]
     tables: Mapping[str, PaperTable]
     percent: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
 
     def scores(self, column: Column, cell: Sequence[float]) -> dict[str, float]:
