@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from askance.cli import lists
-from askance.configuration.catalogue import DATASETS, MODELS
+from askance.configuration.catalogue import DATASETS, METRICS, MODELS
 from askance.configuration.methods import method_class
 from tests.laboratory import EVERY_METHOD
 
@@ -88,6 +88,14 @@ def test_prompts_are_listed_with_their_examples_and_printed(listed, run, tmp_pat
     assert run("prompts airrag")[1].startswith('base = "airrag"\nsystem = ')
     (tmp_path / "mine.toml").write_text(run("prompts strategyqa")[1])
     assert run("prompts", tmp_path / "mine.toml")[1] == (tmp_path / "mine.toml").read_text()
+
+
+def test_every_metric_has_a_description_of_its_own(listed):
+    rows = [line.partition(" ") for line in listed("metrics", columns=300)]
+    described = {name.partition("[")[0]: what for name, _, what in rows if name.partition("[")[0] in METRICS}
+    assert described.keys() == METRICS.keys()
+    assert len(set(described.values())) == len(METRICS)
+    assert described["mrr"].startswith("the reciprocal rank of the first supporting document")
 
 
 def test_presets_are_listed(listed):

@@ -275,10 +275,6 @@ def test_parameters_of_a_preset_may_name_gates_and_be_many(reproduce, tmp_path):
         ("reproduce dragin 2 --dataset iirc=jsonl:a.jsonl --out out", "write iirc:FILE"),
         ("reproduce dragin 2 --preset nope", "unknown preset 'nope'"),
         (f"reproduce dragin 6 --dataset iirc:{FILES / 'iirc.json'} --out out", "no --dataset hotpotqa:FILE"),
-        (
-            f"reproduce selfrag 2 --dataset popqa:{FILES / 'popqa.tsv'} --out out",
-            "the paper's questions are those of popqa:FILE?popularity<100",
-        ),
     ],
 )  # fmt: skip
 def test_what_can_t_be_meant_is_refused_before_any_run(reproduce, words, expected):
@@ -307,13 +303,6 @@ def test_a_table_is_shown_once_and_a_new_folder_is_made(reproduce, tmp_path):
     code, _, err, _ = reproduce("reproduce dragin 2 --out new/dir/tables.csv/x")
     assert code == 2
     assert "can't write" in err
-
-
-def test_the_long_tail_of_popqa_is_asked(reproduce):
-    tail = f"--dataset 'popqa:{FILES / 'popqa.tsv'}?popularity<100' --retriever bm25 --model scripted"
-    code, page, err, _ = reproduce(f"reproduce selfrag 2 {tail} --scale 2 --out out")
-    assert code == 0, err
-    assert not cells(page, "retrieval")[2].startswith("–")
 
 
 def test_the_list_names_what_each_table_needs(run):

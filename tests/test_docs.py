@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from askance.configuration.grid import read_grid
 from askance.configuration.methods import make_method, method_class
 from askance.configuration.presets import open_preset
 from askance.configuration.prompts import open_prompts
+from askance.configuration.reproduction import find_tables
 from askance.core.parameters import parse_parameters
 from askance.core.spec import parse_spec
 from askance.core.trace import EVENT_TYPES
@@ -214,6 +216,20 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     named = set(re.findall(r"`([\w-]+)`", " ".join(rows)))
     content = {field.name for field in dataclasses.fields(AirragPromptTemplate) if field.compare}
     assert named == {"base", *content, *AIRRAG_PROMPT_SETS}
+
+
+def test_the_claims_of_the_papers_are_counted_and_shown_by_what_exists():
+    page = DOCS["papers"]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| claim |")]
+    states = Counter(re.split(r"(?<!\\) \| ", row)[1] for row in rows)
+    assert states.keys() == {"works", "deviates", "not here"}
+    counted = "Of {} claims, {works} work, {deviates} deviate and {not here} are not here"
+    assert counted.format(len(rows), **states) in page
+    for paper, numbers in re.findall(r"`askance reproduce (\w+)([ \w]*)`", page):
+        find_tables(paper, numbers.split() or None)
+    methods = re.findall(r"`askance methods (\w+)`", page)
+    assert methods
+    assert all(map(method_class, methods))
 
 
 def test_links_lead_somewhere_and_named_scripts_exist():

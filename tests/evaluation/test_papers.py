@@ -66,6 +66,25 @@ def test_models_whose_names_no_folder_can_have_get_folders_of_their_own(sample_i
     assert all(folder.startswith("scripted-") for folder in folders)
 
 
+@pytest.mark.parametrize(("option", "asked"), [("", ["2"]), ("?popularity<1000", ["1", "2"])])
+def test_self_rag_is_asked_the_long_tail_of_popqa_unless_the_user_says_otherwise(
+    option, asked, sample_index, tmp_path
+):
+    rows = [("1", "100"), ("2", "99"), ("3", "1000")]
+    lines = [f'{id}\tcountry\t{views}\tWhere is {id}?\t"[""Germany""]"' for id, views in rows]
+    head = "id\tprop\ts_pop\tquestion\tpossible_answers"
+    (tmp_path / "popqa.tsv").write_text("\n".join([head, *lines]))
+    job = Reproduction(
+        paper=read_paper("selfrag"),
+        datasets={"popqa": f"popqa:{tmp_path / 'popqa.tsv'}{option}"},
+        models=(UsedModel("", "scripted"),),
+        settings={"index": str(sample_index), "retriever": "bm25"},
+    )
+    ready = job.prepare({"2": read_paper("selfrag").tables["2"]})
+    found = [[each.question.id for each in one.questions.values()] for one in ready.values()]
+    assert found == [asked] * 3
+
+
 def test_the_presets_have_the_printed_hyper_parameters():
     """Table 9 of DRAGIN: 4 lengths and, for each of 3 models, 4 thresholds and 4 numbers of words."""
     table = read_paper("dragin").tables["9"]
@@ -88,6 +107,15 @@ def test_the_rows_of_airrag_have_no_worked_examples_that_airrag_lacks():
     made = make_method(zero_shot.method, zero_shot.set, preset=table.preset)
     assert not made.needs.retriever
     assert not make_method(vanilla.method, vanilla.set, preset=table.preset).prompts.demos
+
+
+@pytest.mark.parametrize("dataset", read_paper("selfrag").tables["2"].datasets)
+def test_the_baselines_of_self_rag_have_no_worked_examples(dataset):
+    table = read_paper("selfrag").tables["2"]
+    baselines = [row for row in table.rows if row.name in ("no retrieval", "retrieval")]
+    preset = table.preset.format(dataset=dataset)
+    made = [make_method(row.method, row.set, preset=preset) for row in baselines]
+    assert [(one.prompts.name, one.prompts.demos) for one in made] == [("plain", ())] * 2
 
 
 COLUMN = Column(dataset="hotpotqa", metrics=("f1", "exact_match"))

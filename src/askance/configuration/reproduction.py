@@ -149,9 +149,6 @@ class Reproduction:
             raise InputError(row.absent)
         if column.dataset not in self.datasets:
             raise InputError(f"no --dataset {column.dataset}:FILE is given")
-        spec = self.datasets[column.dataset]
-        if spec.startswith(f"{column.dataset}:") and column.option not in spec:
-            raise InputError(f"the paper's questions are those of {column.dataset}:FILE?{column.option}")
         index = self.settings.get("index")
         if row.encoder and index is not None:
             from askance.retrieval.index.index_folder import encoder_record, read_manifest
@@ -177,9 +174,12 @@ class Reproduction:
         found = (each for each in column.metrics if each != SEARCHES and not missing_metric(each))
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
         common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
+        asked = self.datasets[dataset]
+        if asked.startswith(f"{dataset}:") and "?" not in asked:
+            asked += self.paper.options.get(dataset, "")
         grid = Grid(
             common=common,
-            datasets={dataset: {"questions": self.datasets[dataset]}},
+            datasets={dataset: {"questions": asked}},
             models={model_folder: {**self.roles, "answer": model.spec}},
             methods={method: {"method": row.method, "preset": preset, "set": values, **retriever}},
             place=table.title,

@@ -327,11 +327,11 @@ def _ranking_quality(
 
 
 ndcg = partial(_ranking_quality, measure="nDCG")
-"""Normalised discounted cumulative gain (Järvelin and Kekäläinen 2002, ACM TOIS 20)."""
+ndcg.__doc__ = "Return the normalised discounted cumulative gain (Järvelin and Kekäläinen 2002), from 0 to 1."
 mrr = partial(_ranking_quality, measure="RR")
-"""The reciprocal rank of the first supporting document; its mean over questions is MRR."""
+mrr.__doc__ = "Return the reciprocal rank of the first supporting document; its mean over questions is MRR."
 average_precision = partial(_ranking_quality, measure="AP")
-"""Average precision over the supporting documents; its mean over questions is MAP."""
+average_precision.__doc__ = "Return the average precision over the supporting documents; its mean is MAP."
 
 
 def supporting_recall(

@@ -36,14 +36,12 @@ class Column:
     Attributes:
         metrics: The metrics; `searches` is the mean number of searches.
         questions: The number of questions in the paper; 0 if it is not known or is that of the dataset.
-        option: The option of the dataset that leaves only the paper's questions, such as "popularity<100".
         corpus: The corpus, if it is not that of the paper.
     """
 
     dataset: str
     metrics: tuple[str, ...]
     questions: int = 0
-    option: str = ""
     corpus: str = ""
     caveats: tuple[str, ...] = ()
 
@@ -130,6 +128,7 @@ class Paper:
     Attributes:
         percent: Whether scores are printed as percentages.
         selection: How the paper chose its questions: the first ones (limit) or a sample.
+        options: The option of a dataset's file that reads the paper's questions alone, by dataset.
         settings: The settings of every run, so that no default of askance decides.
     """
 
@@ -140,6 +139,7 @@ class Paper:
     settings: Mapping[str, Any]
     tables: Mapping[str, PaperTable]
     percent: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
 
     def scores(self, column: Column, cell: Sequence[float]) -> dict[str, float]:
