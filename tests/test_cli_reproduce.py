@@ -276,7 +276,7 @@ def test_parameters_of_a_preset_may_name_gates_and_be_many(reproduce, tmp_path):
         ("reproduce dragin 2 --preset nope", "unknown preset 'nope'"),
         (f"reproduce dragin 6 --dataset iirc:{FILES / 'iirc.json'} --out out", "no --dataset hotpotqa:FILE"),
     ],
-)  # fmt: skip
+)
 def test_what_can_t_be_meant_is_refused_before_any_run(reproduce, words, expected):
     code, page, err, calls = reproduce(words)
     assert (code, page, calls) == (2, "", 0)
