@@ -111,17 +111,20 @@ class Example:
 def with_passages(convert: Convert[Example]) -> Convert[Example]:
     """Return `convert` with the passages that a record supplies: `ctxs`, as in Self-RAG, or ALCE's `docs`.
 
-    A passage is an object with a "text" and maybe a "title". Anything else in these fields is ignored.
+    A passage is an object with a "text" and maybe a "title", which are strings. Anything else in these fields
+    is ignored.
     """
 
     def converting(record: Field, number: int) -> Iterator[Example]:
         given = record.first("ctxs", "docs")
-        listed = given.each() if isinstance(given.value, list) else []
-        rows = [row for row in listed if isinstance(row.value, dict) and row.get("text", "").value]
-        texts = [(row.get("title", "").maybe_blank(), row["text"].maybe_blank()) for row in rows]
-        passages = tuple(Paragraph(title, text) for title, text in texts if text.strip())
+        passages = list[Paragraph]()
+        for row in given.each() if isinstance(given.value, list) else []:
+            if isinstance(row.value, dict):
+                title, text = row.get("title", ""), row.get("text", "")
+                if isinstance(title.value, str) and isinstance(text.value, str) and text.value.strip():
+                    passages.append(Paragraph(title.maybe_blank(), text.maybe_blank()))
         for example in convert(record, number):
-            yield replace(example, passages=passages)
+            yield replace(example, passages=tuple(passages))
 
     return converting
 
