@@ -146,6 +146,19 @@ def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
     )
 
 
+def encoder_mismatch(folder: Path, made_by: EncoderRecord, name: str, wanted: object) -> BadIndex:
+    """Return the error for vectors that were not made by the encoder `name`, which `wanted` describes.
+
+    An index that was built before the prefixes of a model were known names the model alone, which now means
+    the model with its prefixes.
+    """
+    error = mismatch_error(folder, made_by, wanted)
+    plain = re.sub(r"^(hf:[^?]*)\?.*", r"\1?query=none", name, flags=re.DOTALL)
+    if plain == name or "?" in made_by.name:
+        return error
+    return BadIndex(f"{error} If it was built without prefixes for queries and passages, name {plain}.")
+
+
 def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
     """Return the encoder that made the vectors of the index.
 
@@ -180,7 +193,8 @@ def read_base(
             raise mismatch_error(folder, manifest.chunking, chunking)
         made_by = manifest.encoder
         if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
-            raise mismatch_error(folder, made_by, encoder or "no encoder")
+            name = "" if encoder is None else encoder.name
+            raise encoder_mismatch(folder, made_by, name, encoder or "no encoder")
         return manifest
     ours = {LOCK, INCOMING_MANIFEST}
     names = [path.name for path in folder.iterdir()]
