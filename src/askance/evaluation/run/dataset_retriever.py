@@ -63,7 +63,8 @@ class DatasetRetrievers(DatasetRetriever):
                     f"which --index {name} shows: name an index folder, or a file that has them."
                 )
         content = repr([dataset_texts(example, name) for example in examples])
-        self.fingerprint = f"{name} {sha256(content.encode()).hexdigest()}"
+        number = f"{len(examples):,} selected question{'s' * (len(examples) != 1)}"
+        self.fingerprint = f"{name} of {number}, {sha256(content.encode()).hexdigest()}"
 
     def of(self, example: Example) -> DatasetRetriever:
         """Return the retriever of a question."""
