@@ -79,7 +79,7 @@ def _classes(path: Path) -> dict[str, dict[str, ast.expr]]:
     except OSError as flaw:
         raise PromptsError(f"can't read the prompts file {path}: {flaw.strerror}. {_REMEDY}") from flaw
     except (SyntaxError, ValueError, RecursionError, MemoryError) as flaw:
-        reason = str(flaw) or "it is nested too deeply"  # a MemoryError says nothing
+        reason = str(flaw) or "nested too deeply"
         raise PromptsError(f"the prompts file {path} is not Python ({reason}). {_REMEDY}") from flaw
     classes = {node.name: _attributes(node) for node in body if isinstance(node, ast.ClassDef)}
     return {name: attributes for name, attributes in classes.items() if "examplars" in attributes}

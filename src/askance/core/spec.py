@@ -71,8 +71,7 @@ def parse_spec(text: str) -> Spec:
     kind, _, place = named.partition(":")
     options: dict[str, str | Spec] = {}
     for pair in filter(None, query.split("&")):
-        limit = _LIMIT.fullmatch(pair)
-        option, value = limit.groups() if limit else pair.partition("=")[::2]
+        option, value = limit.groups() if (limit := _LIMIT.fullmatch(pair)) else pair.partition("=")[::2]
         if not value or option in options:
             problem = f"give {option or 'an option'} one value, such as {option or 'option'}=…"
             raise _flaw(text, text.rindex(pair), problem)

@@ -17,7 +17,7 @@ from askance.evaluation.judging.judge_run import (
     check_can_be_judged,
     judge_run,
     judged_scores,
-    kept_scores,
+    run_scores,
     topic_of,
 )
 from askance.evaluation.run.recorded_run import read_run
@@ -155,13 +155,13 @@ def test_runs_that_can_not_be_judged(tmp_path, run):
 
 
 def test_the_scores_of_the_judge_that_was_asked_last_count(run):
-    assert kept_scores(run) == judged_scores(run) == {}
+    assert run_scores(run) == judged_scores(run) == {}
     for at, name in enumerate(("hf:a", "hf:b", "hf:a", "hf:b"), start=1):
         judged = asyncio.run(judge_run(run, citation_judge(ScriptedEntailment(), name)))
         os.utime(judged.file, ns=(at, at))
-        assert (kept_scores(run)["citations"].judge, judged_scores(run)) == (name, judged.scores)
+        assert (run_scores(run)["citations"].judge, judged_scores(run)) == (name, judged.scores)
     judge_facts(run, ScriptedModel(reply))
-    assert set(kept_scores(run)) == {"citations", "facts"}
+    assert set(run_scores(run)) == {"citations", "facts"}
     assert set(judged_scores(run)) == {"nli_citation_recall", "nli_citation_precision", "factscore"}
 
 

@@ -118,11 +118,10 @@ def with_passages(convert: Convert[Example]) -> Convert[Example]:
     def converting(record: Field, number: int) -> Iterator[Example]:
         given = record.first("ctxs", "docs")
         passages = list[Paragraph]()
-        for row in given.each() if isinstance(given.value, list) else []:
-            if isinstance(row.value, dict):
-                title, text = row.get("title", ""), row.get("text", "")
-                if isinstance(title.value, str) and isinstance(text.value, str) and text.value.strip():
-                    passages.append(Paragraph(title.maybe_blank(), text.maybe_blank()))
+        for doc in given.each() if isinstance(given.value, list) else []:
+            match doc.value:
+                case {"text": str(text), **row} if text.strip() and isinstance(row.get("title"), str | None):
+                    passages.append(Paragraph(doc.get("title", "").maybe_blank(), doc["text"].maybe_blank()))
         for example in convert(record, number):
             yield replace(example, passages=tuple(passages))
 

@@ -64,7 +64,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptScores:
+class RunScores:
     """The content of a file of scores: the judge that gave them, and the hash of the judged answers."""
 
     kind: Kind
@@ -73,7 +73,7 @@ class KeptScores:
     answers_sha256: str = ""
 
 
-_JUDGEMENT, _KEPT_SCORES = TypeAdapter(Judgement), TypeAdapter(KeptScores)
+_JUDGEMENT, _RUN_SCORES = TypeAdapter(Judgement), TypeAdapter(RunScores)
 
 
 def answer_hash(answer: str) -> str:
@@ -83,8 +83,7 @@ def answer_hash(answer: str) -> str:
 
 def answers_hash(run: RecordedRun) -> str:
     """Return the hash of all questions and answers of a run."""
-    hashes = [(record.id, answer_hash(record.text)) for record in run.records]
-    return sha256(json_line(hashes).encode()).hexdigest()
+    return sha256(json_line([(each.id, answer_hash(each.text)) for each in run.records]).encode()).hexdigest()
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
@@ -216,7 +215,7 @@ def stored(judged: JudgedAnswer, run: RecordedRun) -> JudgedAnswer:
     return judged
 
 
-def kept_scores(run: RecordedRun) -> dict[Kind, KeptScores]:
+def run_scores(run: RecordedRun) -> dict[Kind, RunScores]:
     """Return the scores that judges gave the present answers of a run.
 
     If there are several judges of one kind, the one whose file was written last counts.
@@ -224,25 +223,19 @@ def kept_scores(run: RecordedRun) -> dict[Kind, KeptScores]:
     Raises:
         RunFolderError: A file of scores can't be read.
     """
-    found, answers = dict[Kind, KeptScores](), answers_hash(run)
-    with os_errors_as_run_errors(f"read the scores in {run.folder / FOLDER}"):
-        paths = sorted((run.folder / FOLDER).glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path))
-        contents = {path: path.read_bytes() for path in paths}
-    for path, content in contents.items():
-        kept = validated(_KEPT_SCORES, content, str(path))
-        if kept.answers_sha256 == answers:
-            found[kept.kind] = kept
+    found, answers, folder = dict[Kind, RunScores](), answers_hash(run), run.folder / FOLDER
+    with os_errors_as_run_errors(f"read the scores in {folder}"):
+        for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path)):
+            scores = validated(_RUN_SCORES, path.read_bytes(), str(path))
+            if scores.answers_sha256 == answers:
+                found[scores.kind] = scores
     return found
 
 
 def judged_scores(run: RecordedRun) -> dict[str, MeanInterval]:
-    """Return those of `kept_scores` that papers print, by metric."""
-    kept = kept_scores(run)
-    return {
-        name: kept[kind].scores[name]
-        for name, kind in JUDGED.items()
-        if kind in kept and name in kept[kind].scores
-    }
+    """Return those of `run_scores` that papers print, by metric."""
+    every = [(kind, each.scores.items()) for kind, each in run_scores(run).items()]
+    return {name: score for kind, scores in every for name, score in scores if JUDGED.get(name) == kind}
 
 
 def topic_of(record: Record) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from askance.evaluation.judging.judge_run import judged_scores, kept_scores
+from askance.evaluation.judging.judge_run import judged_scores, run_scores
 from askance.evaluation.papers import columns_of
 from askance.evaluation.report.tables import counted
 from askance.evaluation.statistics.run_groups import RunGroup
@@ -95,7 +95,7 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
     for name, run, summary in zip(group.names, group.runs, summaries, strict=True):
         index, means = Path(run.settings.index).name, {"searches": summary.costs.searches}
         means |= {metric: found.mean for metric, found in {**judged_scores(run), **summary.metrics}.items()}
-        judges = [f"{kind} judged by {kept.judge}" for kind, kept in sorted(kept_scores(run).items())]
+        judges = [f"{kind} judged by {kept.judge}" for kind, kept in sorted(run_scores(run).items())]
         ours.append(
             Published(
                 paper=", ".join(["This report", *judges]),

@@ -61,12 +61,12 @@ def _tokens(group: str, answer: Answer, events: Sequence[AnyEvent]) -> str:
     A passage with which several segments were written has the different tokens of all of them.
     """
     found = {each.id: list[str]() for each in cited_passages(answer)}
-    for each in events:
-        if not isinstance(each, Expanded) or each.passage is None or each.rejected:
-            continue
-        tokens, probs = found.get(each.passage.passage.id), each.distributions.get(group)
-        if tokens is not None and probs and each.text.strip() and each.text in answer.text:
-            tokens.append(max(probs, key=lambda token: probs[token]))
+    steps = (each for each in events if isinstance(each, Expanded) and not each.rejected)
+    for each in steps:
+        probs = each.distributions.get(group)
+        tokens = found.get(each.passage.passage.id if each.passage else "")
+        if probs and tokens is not None and each.text.strip() and each.text in answer.text:
+            tokens.append(max(probs, key=probs.__getitem__))
     numbered = enumerate(found.values(), start=1)
     return "\n".join(f"[{number}] {', '.join(dict.fromkeys(each))}" for number, each in numbered if each)
 

@@ -18,13 +18,12 @@ _PROMPTS = {"query": "query", "passage": "document", "text": "text"}
 _PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """The names that a model's files use for the prompt of passages."""
 _INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+_BGE_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 _KNOWN = {
     r"e5-(small|base|large)(?!.*instruct)": {"query": "query: ", "passage": "passage: ", "text": "query: "},
     r"e5-(large|mistral-7b)-instruct": {"query": _INSTRUCTION},
     r"bge-(m3|.*noinstruct)": {},
-    r"bge-(small|base|large)-en(?!.*icl)": {
-        "query": "Represent this sentence for searching relevant passages: "
-    },
+    r"bge-(small|base|large)-en(?!.*icl)": {"query": _BGE_INSTRUCTION},
     r"bge-(small|base|large)-zh": {"query": "为这个句子生成表示以用于检索相关文章："},
 }
 """The prefixes by a regular expression for the model's name, of which the first that matches counts (Wang et

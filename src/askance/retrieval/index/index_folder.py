@@ -138,11 +138,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, text, temporary=folder / INCOMING_MANIFEST)
 
 
-def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
+def mismatch_error(folder: Path, built: object, wanted: object, hint: str = "") -> BadIndex:
     """Return the error for an index that was not built as wanted: its analysis, chunking or encoder."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
-        "index, in another folder, with the latter."
+        f"index, in another folder, with the latter.{hint}"
     )
 
 
@@ -152,11 +152,9 @@ def encoder_mismatch(folder: Path, made_by: EncoderRecord, name: str, wanted: ob
     An index that was built before the prefixes of a model were known names the model alone, which now means
     the model with its prefixes.
     """
-    error = mismatch_error(folder, made_by, wanted)
     plain = re.sub(r"^(hf:[^?]*)\?.*", r"\1?query=none", name, flags=re.DOTALL)
-    if plain == name or "?" in made_by.name:
-        return error
-    return BadIndex(f"{error} If it was built without prefixes for queries and passages, name {plain}.")
+    hint = f" If it was built without prefixes for queries and passages, name {plain}."
+    return mismatch_error(folder, made_by, wanted, "" if plain == name or "?" in made_by.name else hint)
 
 
 def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
@@ -193,8 +191,7 @@ def read_base(
             raise mismatch_error(folder, manifest.chunking, chunking)
         made_by = manifest.encoder
         if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
-            name = "" if encoder is None else encoder.name
-            raise encoder_mismatch(folder, made_by, name, encoder or "no encoder")
+            raise encoder_mismatch(folder, made_by, getattr(encoder, "name", ""), encoder or "no encoder")
         return manifest
     ours = {LOCK, INCOMING_MANIFEST}
     names = [path.name for path in folder.iterdir()]
