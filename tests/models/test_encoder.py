@@ -147,13 +147,13 @@ def test_an_index_from_before_the_prefixes_of_its_encoder_were_known(tmp_path, m
         build_index([documents], index, encoder=load_encoder(spec))
     remedy = re.escape(f"built without prefixes for queries and passages, name {spec}?query=none.")
     with pytest.raises(BadIndex, match=remedy):
-        open_retriever("dense", index)
+        open_retriever(index, "dense")
     with pytest.raises(BadIndex, match=remedy):
         build_index([documents], index, encoder=load_encoder(spec))
-    assert open_retriever("dense", index, encoder=load_encoder(f"{spec}?query=none"))
+    assert open_retriever(index, "dense", encoder=load_encoder(f"{spec}?query=none"))
     other = load_encoder(f"hf:{save_encoder(tmp_path / 'other', seed=1)}")
     with pytest.raises(BadIndex, match=r"with the latter\.$"):
-        open_retriever("dense", index, encoder=other)
+        open_retriever(index, "dense", encoder=other)
 
 
 def test_the_prompt_of_passages_under_another_name(tiny, tmp_path):
