@@ -163,6 +163,8 @@ export alce long --dataset asqa:absent.json --out n.json -> can't read absent.js
 judge life --sheet absent.csv                     -> absent.csv
 judge life --sheet flawed.jsonl                   -> flawed.jsonl is neither .csv nor .tsv
 judge a b --sheet absent.csv                      -> --sheet takes one run, at most two sheets, and no other
+judge long --sheet x.csv --gamma 10               -> --gamma has no use without --facts: leave it out
+judge long --citations scripted --passages 5      -> --passages has no use without --facts: leave it out
 judge a --sheet x.csv --citations scripted        -> --sheet takes one run, at most two sheets, and no other
 export sheet absent --out n.csv                   -> absent holds no run
 export alce absent --out n.json                   -> absent holds no run

@@ -152,8 +152,9 @@ def test_judge_by_mauve(run, tmp_path):
     folder = write_long_answer(tmp_path / "long")
     code, out, _ = run("judge", folder, "--mauve", "scripted", columns=300)
     (file,) = (folder / "judged").glob("mauve-*.json")
-    by = "mauve by scripted, 1 answers; the interval is the range of 5 clusterings"
-    assert (code, lines(out)[0], lines(out)[-2]) == (0, f"single {by}", f"judged: {file}")
+    head, columns, *_, judged, _ = lines(out)
+    assert (code, head, judged) == (0, "single mauve by scripted, 1 answers", f"judged: {file}")
+    assert columns == "metric mean range of 5 clusterings questions"
     both = json.loads(run("judge", folder, "--mauve", "scripted", "--citations", "scripted", "--json")[1])
     assert [each["kind"] for each in both["runs"][0]["judged"]] == ["citations", "mauve"]
     assert both["runs"][0]["judged"][1]["scores"] == json.loads(file.read_text())["scores"]

@@ -196,6 +196,7 @@ PARSERS = {
     "prompts": (toml(prompts), prompts_toml("plain").encode(), InputError),
     "filter": (text(parse_filter), FILTER, InputError),
     "specification": (text(parse_spec), b"openai:gpt@http://h:1/v1?server=vllm&top_k=1", InputError),
+    "specification with a limit": (text(parse_spec), b"popqa:FILE?popularity<100&split=dev", InputError),
     "form of a method": (text(parse_method), METHOD, InputError),
     "method": (method, METHOD, InputError),
     "note of a reader": (note, json.dumps(NOTE).encode(), ModelSpecError),

@@ -134,6 +134,8 @@ class Odd:
     examplars = [{"question": "Deep?", "cot": "It is."}]
 class Made:
     examplars = [sys.exit()]
+class Empty:
+    examplars = []
 """
 
 
@@ -165,8 +167,12 @@ def test_the_prompts_of_the_dragin_authors_are_read_and_never_run(authors, file)
         ("?klass=Rivers", "did you mean 'class'"),
         ("?class=Rivers&examples=3", "'3' is not a number from 1 to 2"),
         ("?class=Rivers&examples=0", "'0' is not a number from 1 to 2"),
-        ("?class=Odd", "class Odd: the examples can't be used .*answer.*src/data.py of the DRAGIN authors"),
-        ("?class=Made", "class Made: .*they are no literals"),
+        (
+            "?class=Odd",
+            "class Odd: the examples can't be used, field 0.answer: .*src/data.py of the DRAGIN authors",
+        ),
+        ("?class=Made", "class Made: the examples can't be used: they are no literals. Name"),
+        ("?class=Empty", "class Empty: the examples can't be used: .* at least 1 item"),
     ],
 )
 def test_options_and_classes_of_the_authors_file_that_are_wrong(authors, options, message):
@@ -181,6 +187,7 @@ def test_options_and_classes_of_the_authors_file_that_are_wrong(authors, options
         (b"class A(:", "is not Python"),
         (b"\0", "is not Python"),
         (b"(" * 5000, "is not Python"),
+        (b"-" * 100_000 + b"1", r"is not Python \(.+\)"),
         (b"#" * 1_000_001, "more than 1,000,000 bytes"),
     ],
 )

@@ -212,7 +212,12 @@ def test_supplied_passages_in_place_of_an_index(tmp_path):
         if isinstance(event, Searched)
     ]
     assert searches == [[("Bonn", "Bonn lies on the Rhine."), ("", "Old.")], [("", "Old.")]]
-    assert recorded.settings.index_content.startswith("@supplied ")
+    assert recorded.settings.index_content.startswith("@supplied (selected questions: 2), ")
+    fewer = (
+        r"index content: @supplied \(selected questions: 2\), \w+, now @supplied \(selected questions: 1\)"
+    )
+    with pytest.raises(RunFolderError, match=fewer):
+        run(replace(experiment, limit=1), tmp_path / "run")
     write(path, (row, {**row, "ctxs": None}))
     with pytest.raises(DatasetError, match=r"question '2' has no passages \(\"ctxs\" or .*--index @supplied"):
         run(experiment, tmp_path / "other")

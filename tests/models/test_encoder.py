@@ -17,6 +17,7 @@ from askance.core.errors import BadIndex, InputError, MissingExtra, ModelFailure
 from askance.core.installing import install_line, pip_line
 from askance.core.notes import noted
 from askance.models import bundled as module
+from askance.models.hf import prefixes
 from askance.retrieval.index.build import build_index
 
 
@@ -86,6 +87,7 @@ INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages th
         ("bge-large-en-v1.5", "", {"query": "Represent this sentence for searching relevant passages: "}),
         ("bge-small-zh", "", {"query": "为这个句子生成表示以用于检索相关文章："}),
         ("bge-m3", "", {}),
+        ("bge-large-zh-noinstruct", "", {}),
         ("base5-small", "", {}),
         ("e5-base", "?passage=Text: &query=none", {"passage": "Text: ", "query": ""}),
         ("other", "?query=ask: &text=say: ", {"query": "ask: ", "text": "say: "}),
@@ -118,6 +120,8 @@ def test_the_family_in_the_configuration_and_families_without_known_prefixes(tmp
     assert name == ""
     assert "trained with prefixes, but its files have none" in note
     assert loaded("my-tuned", "BAAI/bge-en-icl")[1]
+    name, notes = loaded("my-tuned-base", "BAAI/bge-base-en-icl")
+    assert (name, len(notes)) == ("", 1)
 
 
 def test_an_index_keeps_the_prefixes_and_refuses_others(folder, tmp_path):
@@ -132,6 +136,24 @@ def test_an_index_keeps_the_prefixes_and_refuses_others(folder, tmp_path):
         BadIndex, match=rf"{built}.*not with the encoder hf:{re.escape(str(folder))} \(finger"
     ):
         open_retriever(index, "dense", encoder=load_encoder(f"hf:{folder}"))
+
+
+def test_an_index_from_before_the_prefixes_of_its_encoder_were_known(tmp_path, monkeypatch):
+    documents, index = tmp_path / "docs.jsonl", tmp_path / "index"
+    documents.write_text('{"text": "The river Trave."}\n', encoding="utf-8")
+    spec = f"hf:{save_encoder(tmp_path / 'e5-base')}"
+    with monkeypatch.context() as before:
+        before.setattr(prefixes, "_known_prefixes", lambda folder: {})
+        build_index([documents], index, encoder=load_encoder(spec))
+    remedy = re.escape(f"built without prefixes for queries and passages, name {spec}?query=none.")
+    with pytest.raises(BadIndex, match=remedy):
+        open_retriever(index, "dense")
+    with pytest.raises(BadIndex, match=remedy):
+        build_index([documents], index, encoder=load_encoder(spec))
+    assert open_retriever(index, "dense", encoder=load_encoder(f"{spec}?query=none"))
+    other = load_encoder(f"hf:{save_encoder(tmp_path / 'other', seed=1)}")
+    with pytest.raises(BadIndex, match=r"with the latter\.$"):
+        open_retriever(index, "dense", encoder=other)
 
 
 def test_the_prompt_of_passages_under_another_name(tiny, tmp_path):
@@ -181,6 +203,7 @@ def test_an_encoder_with_an_adapter(folder, tmp_path):
         ("hf:./nowhere", ModelSpecError, "does not exist: check the path"),
         ("hf:x?dtype=float16", UnknownName, "unknown encoder option 'dtype'"),
         ("hf:x?query=", InputError, "give query one value"),
+        ("hf:x?query<a", InputError, "give query<a one value"),
         ("sgpt:x?query=a", UnknownName, "unknown encoder option 'query'"),
         ("sgpt:", ModelSpecError, "names no model"),
         ("hf:x?device=gpu9", ModelSpecError, "device 'gpu9' can't be used"),

@@ -2,8 +2,9 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.text import Text
@@ -178,10 +179,10 @@ def _show(run: RecordedRun) -> None:
         print_plain(out, f"{number} of {asked} failed, and count as answered wrongly", "yellow")
 
 
-def _show_means(run: RecordedRun, details: str, means: Intervals) -> None:
+def _show_means(run: RecordedRun, details: str, means: Intervals, interval: str = "95 % interval") -> None:
     head = Text(printable(run.settings.title), style="bold")
     out.print(head.append(printable(f"  {details}"), style="not bold dim"), soft_wrap=True)
-    out.print(interval_table(means))
+    out.print(interval_table(means, interval))
 
 
 @with_settings("cache", "in_flight")
@@ -191,8 +192,8 @@ def judge(
     citations: SpecOption = None,
     facts: SpecOption = None,
     index: Path | None = None,
-    passages: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
-    gamma: Annotated[float, typer.Option(min=0)] = 10,
+    passages: Annotated[int | None, typer.Option(min=1, metavar="N")] = None,
+    gamma: Annotated[float | None, typer.Option(min=0)] = None,
     sheet: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     mauve: SpecOption = None,
     as_json: JsonFlag = False,
@@ -209,8 +210,8 @@ def judge(
         citations: Judge citations with this natural language inference model: hf:NAME.
         facts: Judge facts with this model (`askance models` lists them); this needs --index.
         index: The index in which facts are looked up, made by `askance index`.
-        passages: The number of passages to judge each fact by.
-        gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
+        passages: The number of passages to judge each fact by, 5 by default.
+        gamma: Answers with fewer facts than this, 10 by default, get a penalty; 0 means no penalty.
         sheet: A sheet of `askance export sheet` that somebody filled; repeat it for a second person.
         mauve: Compare the answers with the gold answers by MAUVE, on the vectors of this encoder.
 
@@ -218,6 +219,9 @@ def judge(
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
         askance judge runs/dragin --facts bundled --index sample-index
     """
+    by = {name: value for name, value in (("passages", passages), ("gamma", gamma)) if value is not None}
+    if by and facts is None:
+        raise InputError(f"--{next(iter(by))} has no use without --facts: leave it out.")
     if sheet:
         _judge_by_people(runs, sheet, as_json=as_json, others=citations or facts or index or mauve)
         return
@@ -231,7 +235,7 @@ def judge(
     if citations is not None:
         judges.append(citation_judge(load_entailment(citations), citations))
     if facts is not None and index is not None:
-        judges.append(_fact_judge(facts, index, sourced.config, passages, gamma))
+        judges.append(_fact_judge(facts, index, sourced.config, by))
     judged = list[tuple[RecordedRun, list[JudgedAnswer]]]()
     for run in recorded:
         with JudgingProgress(err, str(run.folder)) as progress:
@@ -275,21 +279,20 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
 
 
-def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, gamma: float) -> AnswerJudge:
+def _fact_judge(spec: str, index: Path, settings: EngineConfig, by: Mapping[str, Any]) -> AnswerJudge:
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=settings.cache)
     retriever = config.open_retriever()
     assert retriever is not None, "an index is named"
     model = language_model(config.load_models()["judge"], "judge")
     in_flight = settings.in_flight or recommended_in_flight(spec)
-    return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
+    return fact_judge(model, retriever, spec, in_flight=in_flight, **by)
 
 
 def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
     for each in judged:
         details = f"{each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
-        if each.kind == "mauve":
-            details += "; the interval is the range of 5 clusterings"
-        _show_means(run, details, printable_record(each.scores))
+        interval = "range of 5 clusterings" if each.kind == "mauve" else "95 % interval"
+        _show_means(run, details, printable_record(each.scores), interval)
         print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:
         note = f"unfinished: {len(run.records)} of {run.settings.num_questions} questions"

@@ -9,9 +9,9 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from askance.core.errors import PromptsError, UnknownName, first_flaw
 from askance.core.types import Demo
@@ -29,7 +29,7 @@ class _Example:
     answer: str
 
 
-_EXAMPLES = TypeAdapter(list[_Example])
+_EXAMPLES = TypeAdapter(Annotated[list[_Example], Field(min_length=1)])
 
 
 def read_authors_prompts(path: Path, options: Mapping[str, Any]) -> PromptTemplate:
@@ -52,8 +52,8 @@ def read_authors_prompts(path: Path, options: Mapping[str, Any]) -> PromptTempla
     try:
         examples = _EXAMPLES.validate_python(ast.literal_eval(classes[name]["examplars"]))
     except (ValueError, TypeError, RecursionError) as flaw:
-        reason = first_flaw(flaw) if isinstance(flaw, ValidationError) else "they are no literals"
-        raise PromptsError(f"{where}: the examples can't be used ({reason}). {_REMEDY}") from flaw
+        reason = first_flaw(flaw) if isinstance(flaw, ValidationError) else ": they are no literals"
+        raise PromptsError(f"{where}: the examples can't be used{reason}. {_REMEDY}") from flaw
     if most and most not in map(str, range(1, len(examples) + 1)):
         raise PromptsError(f"{where}, examples: {most!r} is not a number from 1 to {len(examples)}.")
     demos = tuple(
@@ -79,7 +79,8 @@ def _classes(path: Path) -> dict[str, dict[str, ast.expr]]:
     except OSError as flaw:
         raise PromptsError(f"can't read the prompts file {path}: {flaw.strerror}. {_REMEDY}") from flaw
     except (SyntaxError, ValueError, RecursionError, MemoryError) as flaw:
-        raise PromptsError(f"the prompts file {path} is not Python ({flaw}). {_REMEDY}") from flaw
+        reason = str(flaw) or "nested too deeply"
+        raise PromptsError(f"the prompts file {path} is not Python ({reason}). {_REMEDY}") from flaw
     classes = {node.name: _attributes(node) for node in body if isinstance(node, ast.ClassDef)}
     return {name: attributes for name, attributes in classes.items() if "examplars" in attributes}
 

@@ -4,7 +4,7 @@
     blender(a=dragin(threshold=0.4), b=single(passages=5))  a method with members, each a method itself
     openai:NAME@http://HOST/v1?server=vllm&top_k=1          a kind, a place and options
     bundled?candidates=20&retriever_weight=0.5              a name and options
-    popqa:FILE?popularity<100                               a limit: the value is "<100"
+    popqa:FILE?popularity<100                               the only limit: its value is "<100"
 
 `parse_method` reads the first form and `parse_spec` the other one. The `str` of the result reads as the same
 specification. A value is a word, or text between double quotation marks with the escapes of JSON. Options
@@ -20,7 +20,7 @@ from typing import Any
 from askance.core.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?")
-_OPTION = re.compile("([=<])")
+_LIMIT = re.compile("(popularity)(<.+)")
 _WORD = re.compile(r"[^\s(),=\"]+")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 MOST_CHARACTERS = 20_000
@@ -71,11 +71,11 @@ def parse_spec(text: str) -> Spec:
     kind, _, place = named.partition(":")
     options: dict[str, str | Spec] = {}
     for pair in filter(None, query.split("&")):
-        option, equals, value = _OPTION.split(pair, maxsplit=1) if _OPTION.search(pair) else (pair, "", "")
+        option, value = limit.groups() if (limit := _LIMIT.fullmatch(pair)) else pair.partition("=")[::2]
         if not value or option in options:
             problem = f"give {option or 'an option'} one value, such as {option or 'option'}=…"
             raise _flaw(text, text.rindex(pair), problem)
-        options[option] = value if equals == "=" else equals + value
+        options[option] = value
     return Spec(kind, place, options)
 
 

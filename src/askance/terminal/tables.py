@@ -19,13 +19,13 @@ _WORDS_AT_MOST = 0.6
 which can't be wrapped, get the rest."""
 
 
-def interval_table(means: Mapping[str, MeanInterval]) -> Table:
-    """Return a table of means with their confidence intervals, by name."""
+def interval_table(means: Mapping[str, MeanInterval], interval: str = "95 % interval") -> Table:
+    """Return a table of means with their intervals, by name."""
     rows = [
         (name, f"{value.mean:.3f}", f"{value.low:.3f} to {value.high:.3f}", f"{value.num_questions:,}")
         for name, value in means.items()
     ]
-    return plain_table(("metric", "mean", "95 % interval", "questions"), rows, num_words=1)
+    return plain_table(("metric", "mean", interval, "questions"), rows, num_words=1)
 
 
 def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:

@@ -119,6 +119,10 @@ FLAWS = [
     ("popqa:a.tsv?popularity=100", popqa("[]"), r"takes an upper limit, as in \?popularity<100"),
     ("popqa:a.tsv?popularity<x", popqa("[]"), r"takes an upper limit, as in \?popularity<100"),
     ("popqa:a.jsonl?popularity<9", [[1]], r"record 1, field s_pop: no whole number"),
+    *(
+        ("popqa:a.jsonl?popularity<9", f'{{"s_pop": {value}}}', "line 1, field s_pop: no whole number")
+        for value in ("Infinity", "1e400", "8.9", "true", "null", '"8.9"')
+    ),
     ("popqa:a.jsonl?popularity<9", ({"s_pop": 9},), "holds no questions"),
     ("popqa:a.jsonl?popularity<9", '{"s_pop": 1e400}', r"field s_pop: no whole number"),
     ("popqa:a.jsonl?popularity<9", ({"s_pop": True},), r"field s_pop: no whole number"),
@@ -300,6 +304,7 @@ def test_two_questions_with_one_id(tmp_path, ids, first, last):
         ("2wikimultihopqa:dev.json?alias=a", "unknown dataset option 'alias'.*did you mean 'aliases'"),
         ("hotpotqa:dev.json?aliases=a", "unknown dataset option 'aliases'"),
         ("2wikimultihopqa:dev.json?aliases=", "give aliases one value"),
+        ("2wikimultihopqa:dev.json?aliases<a", "give aliases<a one value"),
         ("2wikimultihopqa:dev.json?aliases=a&aliases=b", "give aliases one value"),
         ("squad2:squad2.json?unanswerable=kept", r"unknown choice 'kept' of unanswerable .*mean 'keep'\?"),
     ],

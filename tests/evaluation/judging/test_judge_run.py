@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,13 @@ from askance.core.errors import InputError, ModelFailure, RunFolderError
 from askance.core.types import Passage
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
-from askance.evaluation.judging.judge_run import check_can_be_judged, judge_run, topic_of
+from askance.evaluation.judging.judge_run import (
+    check_can_be_judged,
+    judge_run,
+    judged_scores,
+    run_scores,
+    topic_of,
+)
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.result_file import LOCK
 from askance.models.scripted import ScriptedEntailment, ScriptedModel
@@ -144,6 +152,38 @@ def test_runs_that_can_not_be_judged(tmp_path, run):
         check_can_be_judged(uncited, ["citations"])
     with pytest.raises(RunFolderError, match="has no finished question yet"):
         check_can_be_judged(written(tmp_path / "empty", []), [])
+
+
+def test_the_scores_of_the_judge_that_was_asked_last_count(run):
+    assert run_scores(run) == judged_scores(run) == {}
+    for at, name in enumerate(("hf:a", "hf:b", "hf:a", "hf:b"), start=1):
+        judged = asyncio.run(judge_run(run, citation_judge(ScriptedEntailment(), name)))
+        os.utime(judged.file, ns=(at, at))
+        assert (run_scores(run)["citations"].judge, judged_scores(run)) == (name, judged.scores)
+    judge_facts(run, ScriptedModel(reply))
+    assert set(run_scores(run)) == {"citations", "facts"}
+    assert set(judged_scores(run)) == {"nli_citation_recall", "nli_citation_precision", "factscore"}
+
+
+def test_scores_of_other_answers_do_not_count(run):
+    judge_citations(run)
+    fewer = replace(run, records=run.records[:2])
+    changed = replace(run, records=(replace(run.records[0], text="Bonn is small."), *run.records[1:]))
+    assert judged_scores(fewer) == judged_scores(changed) == {}
+    judge_citations(fewer)
+    assert judged_scores(fewer)["nli_citation_recall"].num_questions == 2
+    assert judged_scores(run) == {}
+
+
+def test_files_of_scores_that_can_not_be_read(run):
+    path = Path(judge_citations(run).file)
+    path.write_text('{"kind": "citations", "judge": "x", "scores": {"nli_citation_recall": 1}}')
+    with pytest.raises(RunFolderError, match=r"citations-.*json, field scores\.nli_citation_recall: "):
+        judged_scores(run)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(RunFolderError, match=r"can't read the scores in .*judged: Is a directory"):
+        judged_scores(run)
 
 
 def test_folders_and_files_of_judgements_that_can_not_be_used(run):

@@ -2,8 +2,10 @@
 
 import re
 
+from askance.evaluation.judging.judge_run import JudgedAnswer, stored
 from askance.evaluation.papers import AVERAGE, PAPERS, read_paper
 from askance.evaluation.report.published import caveats, published, rows_by_source
+from askance.evaluation.statistics.compare import MeanInterval
 from askance.evaluation.statistics.run_groups import group_runs
 from askance.evaluation.statistics.summaries import summarise
 from tests.evaluation.hand_made import record, run_of
@@ -63,15 +65,13 @@ def test_the_rows_of_the_other_tables_as_printed():
 
 
 def test_judged_numbers_stand_beside_the_judged_ones_of_a_run(tmp_path):
-    (tmp_path / "judged").mkdir()
-    scores = '{"factscore": {"mean": 0.25, "low": 0.1, "high": 0.5, "num_questions": 1}}'
-    (tmp_path / "judged" / "facts-0.json").write_text(
-        f'{{"kind": "facts", "judge": "x", "scores": {scores}}}'
-    )
     run = run_of([record(1, {"f1": 1.0})], tmp_path, dataset="biographies:x.txt")
+    means = {"factscore": MeanInterval(0.25, 0.1, 0.5, 1), "f1": MeanInterval(0.99, 0.9, 1, 1)}
+    stored(JudgedAnswer("facts", {"judge": "hf:x"}, str(tmp_path / "judged" / "facts-0.json"), 1, means), run)
     (group,) = group_runs([run])
-    ours = next(iter(rows_by_source(group, [summarise(run)]).values()))
-    assert ours[0].scores["factscore"] == 0.25
+    (ours,) = next(iter(rows_by_source(group, [summarise(run)]).values()))
+    assert (ours.scores["factscore"], ours.scores["f1"]) == (0.25, 1.0), "f1 is what was measured"
+    assert ours.source.startswith("This report, facts judged by hf:x\n")
 
 
 def test_the_averages_of_table_1_of_airrag_come_out():

@@ -8,15 +8,18 @@ import pytest
 
 from askance.core.answers import Answer, Citation
 from askance.core.errors import DatasetError, RunFolderError
-from askance.core.types import Passage
+from askance.core.types import Hit, Passage
+from askance.evaluation.judging.judge_run import answer_hash
 from askance.evaluation.report.sheet import ASKED, kappas, read_sheet, shares, sheet
 from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.tokens import IRRELEVANT, RELEVANT
 from tests.evaluation.hand_made import answered, record, written
 from tests.methods.reflecting import IN_ARNO, IN_PO, native, relevant, supported
 from tests.methods.reflecting import run as reflect
 from tests.tolerances import near
 
 BONN = Passage("1", "Bonn", "Bonn is an old city.")
+ULM, ROME = Passage("2", "Ulm", "Ulm is an old city."), Passage("3", "Rome", "Rome is an old city.")
 YES_NO = {"y": "yes", "n": "no", "Y": " Yes ", "-": ""}
 
 
@@ -63,10 +66,45 @@ def test_the_tokens_are_those_of_the_answer_that_was_chosen(tmp_path):
     result, _, _ = reflect(Selfrag(mode="always"), native({IN_ARNO: good, IN_PO: poor}))
     run = written(tmp_path / "run", [record(1, text=result.answer.text)], [result.trace])
     (row,) = csv.DictReader(io.StringIO(sheet(run)))
-    assert (row["relevance"], row["support"]) == ("[Relevant]", "[Partially supported]")
+    assert (row["relevance"], row["support"]) == ("[1] [Relevant]", "[1] [Partially supported]")
     unfinished = written(tmp_path / "new", [])
     with pytest.raises(RunFolderError, match="no finished question yet"):
         sheet(unfinished)
+
+
+def test_each_cited_passage_has_its_tokens_after_its_number(tmp_path):
+    """With the second passage, two segments were written; the last two candidates are empty and rejected."""
+    texts = ["Bonn is old.", "Ulm is old.", "Ulm is new.", "Rome is old."]
+    text, passages = " ".join(texts), (BONN, ULM, ULM, ROME)
+    starts = [text.index(each) for each in texts]
+    cited = [
+        Citation(number, passage, start, start + len(each))
+        for number, passage, start, each in zip((1, 2, 2, 3), passages, starts, texts, strict=True)
+    ]
+    trace = answered(Answer(text, "", tuple(cited)))
+    for said, passage, token, rejected in (
+        *zip(texts, passages, (RELEVANT, RELEVANT, IRRELEVANT, RELEVANT), [""] * 4, strict=True),
+        ("", BONN, IRRELEVANT, ""),
+        (texts[3], ROME, IRRELEVANT, "it says what an earlier one said"),
+    ):
+        probs = {"relevance": {RELEVANT: 0.5, IRRELEVANT: 0.5} | {token: 0.9}}
+        hit = Hit(passage, 1.0, 1)
+        trace.expand("0.1", "retrieve", said, passage=hit, distributions=probs, rejected=rejected)
+    run = written(tmp_path / "run", [record(1, text=text)], [trace])
+    (row,) = csv.DictReader(io.StringIO(sheet(run)))
+    tokens = ["[1] [Relevant]", "[2] [Relevant], [Irrelevant]", "[3] [Relevant]"]
+    assert (row["relevance"].split("\n"), row["support"]) == (tokens, "")
+
+
+def test_no_spreadsheet_takes_the_hash_of_an_answer_for_a_number(tmp_path):
+    numbers = ["6426473474906837", "23338328149895e7"]
+    texts = ["Answer 1140.", "Answer 274."]
+    assert [answer_hash(text)[:16] for text in texts] == numbers
+    run = written(tmp_path / "run", [record(n, text=text) for n, text in enumerate(texts, start=1)])
+    hashes = [row["answer_hash"] for row in csv.DictReader(io.StringIO(sheet(run)))]
+    assert hashes == [f"h{number[:15]}" for number in numbers]
+    with pytest.raises(ValueError, match="could not convert"):
+        float(hashes[1])
 
 
 def test_shares_and_agreement_by_hand(run, tmp_path):

@@ -111,17 +111,19 @@ class Example:
 def with_passages(convert: Convert[Example]) -> Convert[Example]:
     """Return `convert` with the passages that a record supplies: `ctxs`, as in Self-RAG, or ALCE's `docs`.
 
-    A passage is an object with a "text" and maybe a "title". Anything else in these fields is ignored.
+    A passage is an object with a "text" and maybe a "title", which are strings. Anything else in these fields
+    is ignored.
     """
 
     def converting(record: Field, number: int) -> Iterator[Example]:
         given = record.first("ctxs", "docs")
-        listed = given.each() if isinstance(given.value, list) else []
-        rows = [row for row in listed if isinstance(row.value, dict) and row.get("text", "").value]
-        texts = [(row.get("title", "").maybe_blank(), row["text"].maybe_blank()) for row in rows]
-        passages = tuple(Paragraph(title, text) for title, text in texts if text.strip())
+        passages = list[Paragraph]()
+        for doc in given.each() if isinstance(given.value, list) else []:
+            match doc.value:
+                case {"text": str(text), **row} if text.strip() and isinstance(row.get("title"), str | None):
+                    passages.append(Paragraph(doc.get("title", "").maybe_blank(), doc["text"].maybe_blank()))
         for example in convert(record, number):
-            yield replace(example, passages=passages)
+            yield replace(example, passages=tuple(passages))
 
     return converting
 

@@ -94,7 +94,8 @@ def _of_hub(row: dict[str, Any]) -> dict[str, Any] | None:
     elif not isinstance(row.get("supporting_facts"), dict) or not isinstance(answers, str):
         return None
     id = row.get("id", row.get("question_id"))
-    return {"id": id, "question": row["question"], "answer": answers, "metadata": row}
+    supplied = {name: row.get(name) for name in ("ctxs", "docs")}
+    return {"id": id, "question": row["question"], "answer": answers, "metadata": row, **supplied}
 
 
 def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[Example]:

@@ -100,8 +100,8 @@ def read_popqa(path: Path, shape: str, popularity: str = "") -> Iterator[Example
 def _less_popular(path: Path, below: int) -> Rows:
     for place, row in rows_or_table(path):
         try:
-            is_below = int(str({**(row.get("metadata") or {}), **row}["s_pop"])) < below
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            is_below = int(Field({**(row.get("metadata") or {}), **row})["s_pop"].id()) < below
+        except (AttributeError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"{path}, {place}, field s_pop: no whole number, so ?popularity<{below} can't be decided: "
                 "leave it out, or name the file as published."

@@ -5,7 +5,7 @@
 
 Several judges may judge the same run. The hash in the file name identifies the judge. An answer counts as
 judged once its line is on disk, so judging can be stopped and continued. If a question is asked again and the
-answer changes, the new answer is judged.
+answer changes, the new answer is judged. Scores count as long as they are those of the run's answers.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import TypeAdapter
 
 from askance.core.answers import Answer
 from askance.core.errors import InputError, MissingExtra, RunFolderError
 from askance.core.safe_text import json_line
+from askance.evaluation.papers import JUDGED
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.result_file import (
@@ -62,13 +63,27 @@ class Judgement:
     findings: tuple[JudgeFinding, ...]
 
 
-_JUDGEMENT = TypeAdapter(Judgement)
-_OBJECT, _SCORES = TypeAdapter(dict[str, Any]), TypeAdapter(dict[str, MeanInterval])
+@dataclass(frozen=True, slots=True)
+class RunScores:
+    """The content of a file of scores: the judge that gave them, and the hash of the judged answers."""
+
+    kind: Kind
+    judge: str
+    scores: Mapping[str, MeanInterval]
+    answers_sha256: str = ""
+
+
+_JUDGEMENT, _RUN_SCORES = TypeAdapter(Judgement), TypeAdapter(RunScores)
 
 
 def answer_hash(answer: str) -> str:
     """Return the hash of an answer in which "?" replaces lone surrogates, as in the files."""
     return sha256(answer.encode(errors="replace")).hexdigest()
+
+
+def answers_hash(run: RecordedRun) -> str:
+    """Return the hash of all questions and answers of a run."""
+    return sha256(json_line([(each.id, answer_hash(each.text)) for each in run.records]).encode()).hexdigest()
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
@@ -182,35 +197,45 @@ async def judge_run(
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
         means = {name: mean_interval(each) for name, each in given.items() if each}
         summary = str(path.with_suffix(".json"))
-        return stored(JudgedAnswer(judge.kind, judge.identity, summary, len(by_question), means))
+        return stored(JudgedAnswer(judge.kind, judge.identity, summary, len(by_question), means), run)
 
 
-def stored(judged: JudgedAnswer) -> JudgedAnswer:
-    """Write scores to their file, and return them.
+def stored(judged: JudgedAnswer, run: RecordedRun) -> JudgedAnswer:
+    """Write the scores of a run to their file, and return them.
 
     Raises:
         RunFolderError: The file can't be written.
     """
     path = Path(judged.file)
     numbers = {"kind": judged.kind, **judged.judge, "num_questions": judged.num_questions}
+    numbers |= {"answers_sha256": answers_hash(run), "scores": judged.scores}
     with os_errors_as_run_errors(f"write {path}", KEPT):
         path.parent.mkdir(exist_ok=True)
-        text = json_line({**numbers, "scores": judged.scores}) + "\n"
-        write_atomically(path, text, temporary=path.with_suffix(".tmp"))
+        write_atomically(path, json_line(numbers) + "\n", temporary=path.with_suffix(".tmp"))
     return judged
 
 
-def judged_scores(run: RecordedRun) -> dict[str, MeanInterval]:
-    """Return the scores that judges gave a run, by name; the judge that comes last by file name counts.
+def run_scores(run: RecordedRun) -> dict[Kind, RunScores]:
+    """Return the scores that judges gave the present answers of a run.
+
+    If there are several judges of one kind, the one whose file was written last counts.
 
     Raises:
         RunFolderError: A file of scores can't be read.
     """
-    scores: dict[str, MeanInterval] = {}
-    for path in sorted((run.folder / FOLDER).glob("*.json")):
-        content: dict[str, Any] = validated(_OBJECT, path.read_bytes(), str(path))
-        scores |= validated(_SCORES, json_line(content.get("scores", {})), str(path)).items()
-    return scores
+    found, answers, folder = dict[Kind, RunScores](), answers_hash(run), run.folder / FOLDER
+    with os_errors_as_run_errors(f"read the scores in {folder}"):
+        for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path)):
+            scores = validated(_RUN_SCORES, path.read_bytes(), str(path))
+            if scores.answers_sha256 == answers:
+                found[scores.kind] = scores
+    return found
+
+
+def judged_scores(run: RecordedRun) -> dict[str, MeanInterval]:
+    """Return those of `run_scores` that papers print, by metric."""
+    every = [(kind, each.scores.items()) for kind, each in run_scores(run).items()]
+    return {name: score for kind, scores in every for name, score in scores if JUDGED.get(name) == kind}
 
 
 def topic_of(record: Record) -> str:

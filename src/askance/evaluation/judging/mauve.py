@@ -47,7 +47,7 @@ async def judge_mauve(run: RecordedRun, encoder: Encoder, spec: str) -> JudgedAn
     name = sha256(f"{spec} {encoder.fingerprint}".encode()).hexdigest()[:8]
     file = str(run.folder / FOLDER / f"mauve-{name}.json")
     identity = {"judge": spec, "encoder": encoder.fingerprint}
-    return stored(JudgedAnswer("mauve", identity, file, len(pairs), {"mauve": score}))
+    return stored(JudgedAnswer("mauve", identity, file, len(pairs), {"mauve": score}), run)
 
 
 def _cut(text: str) -> str:
@@ -79,13 +79,10 @@ def frontier_area(p: Sequence[float] | NDArray[Any], q: Sequence[float] | NDArra
 
     The mixture r = w p + (1 - w) q gives the point (exp(-c KL(q, r)), exp(-c KL(p, r))) for each weight w.
     """
-    points = [(1.0, 0.0)]
-    for weight in np.linspace(1e-6, 1 - 1e-6, _NUM_MIXTURES):
-        mixture = weight * np.asarray(p) + (1 - weight) * np.asarray(q)
-        points.append((_closeness(q, mixture), _closeness(p, mixture)))
-    x, y = np.array([*points, (0.0, 1.0)]).T
+    weights = np.linspace(1e-6, 1 - 1e-6, _NUM_MIXTURES)[:, np.newaxis]
+    sides = np.array([q, p])[:, np.newaxis]  # [2, 1, clusters]
+    mixtures = weights * np.asarray(p) + (1 - weights) * np.asarray(q)  # [weights, clusters]
+    ratios = np.divide(sides, mixtures, out=np.ones((2, *mixtures.shape)), where=sides > 0)
+    x, y = np.exp(-SCALING * (sides * np.log(ratios)).sum(axis=2))
+    x, y = np.array([1.0, *x, 0.0]), np.array([0.0, *y, 1.0])
     return float(((x[:-1] - x[1:]) * (y[:-1] + y[1:]) / 2).sum())
-
-
-def _closeness(p: Sequence[float] | NDArray[Any], mixture: NDArray[Any]) -> float:
-    return float(np.exp(-SCALING * sum(a * np.log(a / b) for a, b in zip(p, mixture, strict=True) if a)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from askance.evaluation.judging.judge_run import judged_scores
+from askance.evaluation.judging.judge_run import judged_scores, run_scores
 from askance.evaluation.papers import columns_of
 from askance.evaluation.report.tables import counted
 from askance.evaluation.statistics.run_groups import RunGroup
@@ -95,10 +95,11 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
         return {}
     for name, run, summary in zip(group.names, group.runs, summaries, strict=True):
         index, means = Path(run.settings.index).name, {"searches": summary.costs.searches}
-        means |= {metric: found.mean for metric, found in {**summary.metrics, **judged_scores(run)}.items()}
+        means |= {metric: found.mean for metric, found in {**judged_scores(run), **summary.metrics}.items()}
+        judges = [f"{kind} judged by {kept.judge}" for kind, kept in sorted(run_scores(run).items())]
         ours.append(
             Published(
-                paper="This report",
+                paper=", ".join(["This report", *judges]),
                 corpus=f"index {index}" if index else "no index",
                 dataset=dataset,
                 num_questions=len(run.records),

@@ -44,7 +44,7 @@ def sheet(run: RecordedRun) -> str:
         passages = enumerate(cited_passages(answer), start=1)
         cells = {
             "id": record.id,
-            "answer_hash": answer_hash(record.text)[:16],
+            "answer_hash": _short_hash(record.text),
             "question": record.question,
             "answer": marked(answer),
             "passages": "\n\n".join(f"[{number}] {each.titled_text}" for number, each in passages),
@@ -56,12 +56,24 @@ def sheet(run: RecordedRun) -> str:
 
 
 def _tokens(group: str, answer: Answer, events: Sequence[AnyEvent]) -> str:
-    """Return the likeliest tokens of Self-RAG's judgements about the cited passages, in order."""
-    cited = {each.id for each in cited_passages(answer)}
-    steps = [each for each in events if isinstance(each, Expanded) and each.text in answer.text]
-    judged = [each for each in steps if each.passage and each.passage.passage.id in cited]
-    found = [each.distributions[group] for each in judged if each.distributions.get(group)]
-    return ", ".join(dict.fromkeys(max(probs, key=lambda token: probs[token]) for probs in found))
+    """Return the likeliest token of Self-RAG's judgement about each cited passage, after its number.
+
+    A passage with which several segments were written has the different tokens of all of them.
+    """
+    found = {each.id: list[str]() for each in cited_passages(answer)}
+    steps = (each for each in events if isinstance(each, Expanded) and not each.rejected)
+    for each in steps:
+        probs = each.distributions.get(group)
+        tokens = found.get(each.passage.passage.id if each.passage else "")
+        if probs and tokens is not None and each.text.strip() and each.text in answer.text:
+            tokens.append(max(probs, key=probs.__getitem__))
+    numbered = enumerate(found.values(), start=1)
+    return "\n".join(f"[{number}] {', '.join(dict.fromkeys(each))}" for number, each in numbered if each)
+
+
+def _short_hash(answer: str) -> str:
+    """Return the hash of an answer. It begins with a letter, because spreadsheets rewrite numbers."""
+    return f"h{answer_hash(answer)[:15]}"
 
 
 def _safe(cell: str) -> str:
@@ -75,7 +87,7 @@ def read_sheet(path: Path, run: RecordedRun) -> Verdicts:
         DatasetError: The file can't be read, a verdict is neither yes nor no, a row is not of the run or is
             there twice, or nothing is filled. The message names the line.
     """
-    answers = {_safe(record.id): answer_hash(record.text)[:16] for record in run.records}
+    answers = {_safe(record.id): _short_hash(record.text) for record in run.records}
     verdicts = dict[str, dict[str, bool]]()
 
     def verdict(row: Field, number: int) -> Iterator[str]:

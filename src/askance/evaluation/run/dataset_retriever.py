@@ -62,8 +62,8 @@ class DatasetRetrievers(DatasetRetriever):
                     f"question {example.question.id!r} has no {NEEDED[name]} in its dataset, "
                     f"which --index {name} shows: name an index folder, or a file that has them."
                 )
-        content = repr([dataset_texts(example, name) for example in examples])
-        self.fingerprint = f"{name} {sha256(content.encode()).hexdigest()}"
+        digest = sha256(repr([dataset_texts(each, name) for each in examples]).encode()).hexdigest()
+        self.fingerprint = f"{name} (selected questions: {len(examples):,}), {digest}"
 
     def of(self, example: Example) -> DatasetRetriever:
         """Return the retriever of a question."""

@@ -18,15 +18,16 @@ _PROMPTS = {"query": "query", "passage": "document", "text": "text"}
 _PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """The names that a model's files use for the prompt of passages."""
 _INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+_BGE_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 _KNOWN = {
     r"e5-(small|base|large)(?!.*instruct)": {"query": "query: ", "passage": "passage: ", "text": "query: "},
     r"e5-(large|mistral-7b)-instruct": {"query": _INSTRUCTION},
-    r"bge-(small|base|large)-en": {"query": "Represent this sentence for searching relevant passages: "},
+    r"bge-(m3|.*noinstruct)": {},
+    r"bge-(small|base|large)-en(?!.*icl)": {"query": _BGE_INSTRUCTION},
     r"bge-(small|base|large)-zh": {"query": "为这个句子生成表示以用于检索相关文章："},
-    r"bge-m3": {},
 }
-"""The prefixes by a regular expression for the model's name (Wang et al. 2022, arXiv 2212.03533; Xiao et al.
-2023, arXiv 2309.07597; the models' pages on the hub)."""
+"""The prefixes by a regular expression for the model's name, of which the first that matches counts (Wang et
+al. 2022, arXiv 2212.03533; Xiao et al. 2023, arXiv 2309.07597; the models' pages on the hub)."""
 _FAMILIES = re.compile(r"(?<![a-z0-9])(?:e5|bge)-")
 
 

@@ -138,12 +138,23 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, text, temporary=folder / INCOMING_MANIFEST)
 
 
-def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
+def mismatch_error(folder: Path, built: object, wanted: object, hint: str = "") -> BadIndex:
     """Return the error for an index that was not built as wanted: its analysis, chunking or encoder."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
-        "index, in another folder, with the latter."
+        f"index, in another folder, with the latter.{hint}"
     )
+
+
+def encoder_mismatch(folder: Path, made_by: EncoderRecord, name: str, wanted: object) -> BadIndex:
+    """Return the error for vectors that were not made by the encoder `name`, which `wanted` describes.
+
+    An index that was built before the prefixes of a model were known names the model alone, which now means
+    the model with its prefixes.
+    """
+    plain = re.sub(r"^(hf:[^?]*)\?.*", r"\1?query=none", name, flags=re.DOTALL)
+    hint = f" If it was built without prefixes for queries and passages, name {plain}."
+    return mismatch_error(folder, made_by, wanted, "" if plain == name or "?" in made_by.name else hint)
 
 
 def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
@@ -180,7 +191,7 @@ def read_base(
             raise mismatch_error(folder, manifest.chunking, chunking)
         made_by = manifest.encoder
         if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
-            raise mismatch_error(folder, made_by, encoder or "no encoder")
+            raise encoder_mismatch(folder, made_by, getattr(encoder, "name", ""), encoder or "no encoder")
         return manifest
     ours = {LOCK, INCOMING_MANIFEST}
     names = [path.name for path in folder.iterdir()]

@@ -23,9 +23,9 @@ from askance.retrieval.index.index_folder import (
     VECTORS,
     EncoderRecord,
     Manifest,
+    encoder_mismatch,
     encoder_record,
     generation_folder,
-    mismatch_error,
     read_manifest,
 )
 from askance.retrieval.index.lexical import Bm25Parameters, any_term_query, open_lexical
@@ -186,7 +186,7 @@ def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexR
         made_by = None if encoder is None else encoder_record(folder, manifest)
         if encoder is not None and made_by is not None and made_by.fingerprint != encoder.fingerprint:
             wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
-            raise mismatch_error(folder, made_by, wanted)
+            raise encoder_mismatch(folder, made_by, encoder.name, wanted)
         try:
             return IndexReader(folder, manifest, made_by)
         except (ValueError, OSError, sqlite3.Error) as error:
