@@ -19,7 +19,9 @@ INSTRUCTION = (
     "the answer in a few words."
 )
 _QUERY = re.compile(r".*query\s*:", re.IGNORECASE | re.DOTALL)
-_FINAL = re.compile(r".*final answer(?:\s+is\b)?\s*:?", re.IGNORECASE | re.DOTALL)
+_NAMED = re.compile(r"(?:refined\s+)?query\s*:", re.IGNORECASE)
+_FINAL = re.compile(r".*final answer(?:\s+is)?\s*:|.*?final answer(?:\s+is\b)?", re.IGNORECASE | re.DOTALL)
+"""The last "Final Answer:" or, without a colon, the first "final answer"."""
 _STOPS = ("\nRetrieved Document", "\nQuestion:")
 
 
@@ -58,7 +60,7 @@ class AutoRag(TokenLimited):
             sampling, on_text = Sampling(num_tokens, stop=_STOPS), run.trace.draft
             request = GenerateRequest(prompt, sampling, key=("turn", step), on_text=on_text)
             (written,) = await run.model.generate(request)
-            said = state.parse_text(written.text).text.strip()
+            said = " ".join(state.parse_text(written.text).text.split())
             named, final = _QUERY.match(said), _FINAL.match(said)
             if final and not named:
                 state.stop_reason = "the model gives its final answer"
@@ -71,7 +73,8 @@ class AutoRag(TokenLimited):
             decision = run.trace.decide("retrieve", "search", why, query=query)
             hits = await state.search(decision, self.passages, state.shown_ids)
             state.show_passages(hits)
-            found = untrusted(" ".join(hit.passage.text for hit in hits))
+            found = untrusted(" ".join(word for hit in hits for word in hit.passage.text.split()))
             turns.append(Turn("assistant", (untrusted(said),)))
             turns.append(Turn("user", (Span(f"Retrieved Document_{number}: "), found)))
-        return state.conclude(_FINAL.sub("", said))
+        final = _FINAL.match(said)
+        return state.conclude(_NAMED.split(said[final.end() if final else 0 :])[0])
