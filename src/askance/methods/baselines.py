@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
-from askance.core.token_ledger import NoRoom
+from askance.core.token_ledger import NoRoom, has_room
 from askance.core.types import Hit, Prompt, Question
 from askance.methods.common.answer_text import PlainTrace
 from askance.methods.common.generation_state import WritesAnswer
@@ -121,8 +121,10 @@ class Single(WritesAnswer):
         estimate = partial(estimate_fitting, room=room, count=count)
         hits = await search_to_fit(search, estimate, self.passages)
         if not self.passages or self.l_max is not None:
-            most, prompt_with = len(hits), lambda num: prompt(hits[:num])
-            hits = hits[: await num_fitting(run, most, prompt_with, self.max_tokens)]
+            most = await num_fitting(
+                run, len(hits), lambda num: has_room(model, prompt(hits[:num]), self.max_tokens)
+            )
+            hits = hits[:most]
         state.show_passages(hits)
         await state.write_all()
         return await state.finish()
