@@ -205,10 +205,6 @@ def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Ans
     return Answer(text, short, tuple(shifted))
 
 
-def _has_generated(trace: Trace) -> bool:
-    return any(isinstance(event, Generated) for event in trace.events)
-
-
 async def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
     """Decide whether the model can be asked for a short answer of up to `num_tokens` tokens.
 
@@ -220,9 +216,10 @@ async def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: st
         why: The reason to ask for a short answer.
     """
     model, obstacle = run.model, ""
+    has_generated = any(isinstance(event, Generated) for event in run.trace.events)
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
         obstacle = f"{model.name} can't continue a text that it has written"
-    elif not await has_room(model, prompt, num_tokens) and _has_generated(run.trace):
+    elif not await has_room(model, prompt, num_tokens) and has_generated:
         exceeds_window = await model.count(prompt) + num_tokens > model.context_tokens
         limit = f"the window of {model.context_tokens} tokens" if exceeds_window else "l_max"
         obstacle = f"{limit} has no room to ask for it"

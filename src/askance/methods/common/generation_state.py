@@ -114,17 +114,17 @@ class GenerationState:
         """The number of tokens that may still be added to the answer."""
         return self.sampling.max_tokens - self.num_tokens
 
-    def prompt(self, hits: Sequence[Hit] | None = None, further: str = "") -> Prompt:
+    def prompt(self, hits: Sequence[Hit] | None = None, further: str = "", text: str = "") -> Prompt:
         """Return the prompt of the next call.
 
         Args:
             hits: Passages in place of those in the prompt.
             further: Text that follows the notes.
+            text: Text in place of the notes and the answer so far.
         """
-        return self._prompt_after(self.notes + further + self.text, self.hits if hits is None else hits)
-
-    def _prompt_after(self, text: str, hits: Sequence[Hit]) -> Prompt:
-        prompt = answer_prompt(self.run.model, self.question, hits, text, self.layout, self.template)
+        hits = self.hits if hits is None else hits
+        so_far = text or self.notes + further + self.text
+        prompt = answer_prompt(self.run.model, self.question, hits, so_far, self.layout, self.template)
         return replace(prompt, keeps_thoughts=self.keeps_thoughts)
 
     @property
@@ -187,11 +187,15 @@ class GenerationState:
             self.hits = hits
             self.shown.append((len(self.text), hits))
 
-    async def show_fitting(self, hits: tuple[Hit, ...]) -> None:
-        """Replace the passages in the prompt with as many of `hits`, the first ones, as there is room for."""
+    async def show_fitting(self, hits: tuple[Hit, ...], *, keep: int = 0) -> None:
+        """Replace the passages in the prompt with as many of `hits`, the first ones, as there is room for.
+
+        Args:
+            keep: The number of tokens of the budget that must be left.
+        """
         model, most = self.run.model, self.sampling.max_tokens
         num_hits = await num_fitting(
-            self.run, len(hits), lambda num: has_room(model, self.prompt(hits[:num]), most)
+            self.run, len(hits), lambda num: has_room(model, self.prompt(hits[:num]), most, keep=keep)
         )
         self.show_passages(hits[:num_hits])
 
@@ -357,7 +361,7 @@ class GenerationState:
             return ""
         so_far, model = (self.notes + text).rstrip(), self.run.model
         opening = "" if awaits_answer(text) else _missing_words(text.rstrip(), self.template.elicitation)
-        prompt = self._prompt_after(so_far + opening, self.hits)
+        prompt = self.prompt(text=so_far + opening)
         why = "the text does not state its answer"
         decision = await decide_short_answer(self.run, prompt, SHORT_ANSWER_TOKENS, why)
         if decision is None:

@@ -18,9 +18,8 @@ INSTRUCTION = (
     'end with "Refined Query:" and another query. As soon as you know the answer, write "Final Answer:" and '
     "the answer in a few words."
 )
-_QUERY = re.compile(r".*query\s*:", re.IGNORECASE | re.DOTALL)
-_NAMED = re.compile(r"(?:refined\s+)?query\s*:", re.IGNORECASE)
-_FINAL = re.compile(r".*final answer(?:\s+is)?\s*:|.*?final answer(?:\s+is\b)?", re.IGNORECASE | re.DOTALL)
+_QUERY = re.compile(r"(?:refined\s+)?query\s*:", re.IGNORECASE)
+_FINAL = re.compile(r".*final answer(?:\s+is)?\s*:|.*?final answer(?:\s+is\b)?", re.IGNORECASE)
 """The last "Final Answer:" or, without a colon, the first "final answer"."""
 _STOPS = ("\nRetrieved Document", "\nQuestion:")
 
@@ -61,14 +60,14 @@ class AutoRag(TokenLimited):
             request = GenerateRequest(prompt, sampling, key=("turn", step), on_text=on_text)
             (written,) = await run.model.generate(request)
             said = " ".join(state.parse_text(written.text).text.split())
-            named, final = _QUERY.match(said), _FINAL.match(said)
+            (_, *named), final = _QUERY.split(said), _FINAL.match(said)
             if final and not named:
                 state.stop_reason = "the model gives its final answer"
             elif step == self.max_rounds:
                 state.stop_reason = f"there were {step} searches"
             if state.stop_reason:
                 break
-            number, query = number + bool(named), (named and said[named.end() :].strip()) or query
+            number, query = number + bool(named), (named and named[-1].strip()) or query
             why = "the model names a query" if named else "the model names neither a query nor its answer"
             decision = run.trace.decide("retrieve", "search", why, query=query)
             hits = await state.search(decision, self.passages, state.shown_ids)
@@ -77,4 +76,4 @@ class AutoRag(TokenLimited):
             turns.append(Turn("assistant", (untrusted(said),)))
             turns.append(Turn("user", (Span(f"Retrieved Document_{number}: "), found)))
         final = _FINAL.match(said)
-        return state.conclude(_NAMED.split(said[final.end() if final else 0 :])[0])
+        return state.conclude(_QUERY.split(said[final.end() if final else 0 :])[0])

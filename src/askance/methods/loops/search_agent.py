@@ -21,7 +21,7 @@ from askance.methods.common.generation_state import (
     GenerationState,
     WritesAnswer,
 )
-from askance.methods.common.prompts import PromptTemplate, in_layout, passage_text, question_spans
+from askance.methods.common.prompts import PromptTemplate, in_layout, numbered_passages, question_spans
 from askance.methods.common.search import num_fitting
 from askance.text.answers import TextEnd
 
@@ -53,7 +53,7 @@ class TagFormat:
     invalid: str = ""
     repeated: str = ""
     condenses: bool = False
-    drops: tuple[str, ...] = ()
+    drops: str = ""
 
     def step(self, turn: str, closing: str) -> tuple[Step, str]:
         """Return what a turn of the model without an answer does, with its query.
@@ -66,9 +66,7 @@ class TagFormat:
         query = self._inside(self.query, turn)
         if query is None:
             return self.unopened, ""
-        for string in self.drops:
-            query = query.replace(string, "")
-        query = query.strip()
+        query = re.sub(self.drops, "", query).strip()
         return ("search", query) if query else (self.blank, "")
 
     def answer_in(self, turn: str) -> str | None:
@@ -103,13 +101,13 @@ def _last_box(text: str) -> str | None:
     content, start, closings = "", 0, [""]
     for brace in _BRACE.finditer(rest if opening else ""):
         content, start = content + rest[start : brace.start()], brace.end()
-        if brace[0] == "}":
-            content += closings.pop()
-            if not closings:
-                return content.strip()
-        else:
-            content += brace[0] if brace[0] == "{" else ""
+        if brace[0] != "}":
             closings.append("}" if brace[0] == "{" else "")
+            content += "{" if closings[-1] else ""
+            continue
+        content += closings.pop()
+        if not closings:
+            return content.strip()
     return None
 
 
@@ -172,8 +170,7 @@ class SearchAgent(WritesAnswer):
             return f"\n\n{before}\n{tags.without_tags(text)}\n{after}\n\n"
 
         def shown(num_hits: int) -> str:
-            texts = enumerate((passage_text(hit.passage) for hit in hits[:num_hits]), start=1)
-            return "\n".join(f"[{number}] {text}" for number, text in texts)
+            return "".join(span.text for span in numbered_passages(hits[:num_hits])).strip()
 
         async def fits(num_hits: int) -> bool:
             if not tags.condenses:
@@ -190,10 +187,8 @@ class SearchAgent(WritesAnswer):
         state.shown.append((0, (*(hit for _, before in state.shown[-1:] for hit in before), *hits[:fitting])))
         found = tags.repeated if is_repeated else shown(fitting)
         if fitting and tags.condenses:
-            prompt, sampling = (
-                self._condensing_prompt(state, found),
-                Sampling(self.max_tokens, stop=("\n\n",)),
-            )
+            prompt = self._condensing_prompt(state, found)
+            sampling = Sampling(self.max_tokens, stop=("\n\n",))
             request = GenerateRequest(prompt, sampling, key=("condense", step), on_text=run.trace.draft)
             (written,) = await run.model.generate(request)
             found = state.parse_text(written.text).text
@@ -202,24 +197,17 @@ class SearchAgent(WritesAnswer):
     def _condensing_prompt(self, state: GenerationState, found: str) -> Prompt:
         """Return the prompt of the call that condenses passages to what helps the reasoning."""
         asked = (
-            Span(f"{_CONDENSE}Question: "),
-            *question_spans(state.question),
-            Span("\nReasoning: "),
-            untrusted(state.notes[-_REASONING_CHARACTERS:]),
-            Span("\nPassages:\n"),
-            untrusted(found),
+            Span(f"{_CONDENSE}Question: "), *question_spans(state.question), Span("\nReasoning: "),
+            untrusted(state.notes[-_REASONING_CHARACTERS:]), Span("\nPassages:\n"), untrusted(found),
             Span("\nHelpful:"),
-        )
+        )  # fmt: skip
         return in_layout(self.layout, state.run.model, asked, [Turn("user", asked)], "")
 
     async def _ask(self, state: GenerationState, tags: TagFormat, opening: str) -> str:
         """Return the answer that the model writes if its opening tag is given, or an empty string."""
         state.notes += opening
-        if not self.ask_short_answer:
-            return ""
-        why = "the model gives no answer"
-        decision = await decide_short_answer(state.run, state.prompt(), SHORT_ANSWER_TOKENS, why)
-        if decision is None:
+        asked = (state.run, state.prompt(), SHORT_ANSWER_TOKENS, "the model gives no answer")
+        if not self.ask_short_answer or (decision := await decide_short_answer(*asked)) is None:
             return ""
         until = TextEnd((tags.answer[1],)) if tags.answer[1] else None
         with state.run.trace.because(decision):

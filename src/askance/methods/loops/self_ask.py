@@ -4,17 +4,14 @@ The phrases of its lines come from the paper. The rest of the prompt was written
 """
 
 import re
-from collections.abc import Awaitable
 from typing import ClassVar
 
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Run
-from askance.core.token_ledger import has_room
-from askance.core.types import Demo, GenerateRequest, Prompt, Question, Sampling
+from askance.core.types import Demo, Question
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
-from askance.methods.common.prompts import EXAMPLES, PromptTemplate, answer_prompt, stops_of
-from askance.methods.common.search import num_fitting
+from askance.methods.common.prompts import EXAMPLES, PromptTemplate
 from askance.methods.iterdrag import FINAL, FOLLOW_UP, INTERMEDIATE
 from askance.text.answers import short_answer
 
@@ -74,25 +71,13 @@ class SelfAsk(WritesAnswer):
         decision = run.trace.decide("retrieve", "search", "the model asks a follow-up", query=follow_up)
         hits = await state.search(decision, self.passages)
         keep = await run.model.count(state.prompt(further=state.template.elicitation)) + self.max_tokens
-
-        def prompt_with(num_hits: int) -> Prompt:
-            shown = hits[:num_hits]
-            return answer_prompt(run.model, question, shown, layout=self.layout, template=self.prompts)
-
-        def fits(num_hits: int) -> Awaitable[bool]:
-            return has_room(run.model, prompt_with(num_hits), self.max_tokens, keep=keep)
-
-        num_hits = await num_fitting(run, len(hits), fits)
-        if not num_hits:
+        apart = GenerationState(question, run, False, self.layout, self.prompts, self.sampling)
+        await apart.show_fitting(hits, keep=keep)
+        if not apart.hits:
             if not await state.has_room(self.max_tokens):
                 return ""
             return (await state.write(self.max_tokens, ("own", step), stop=("\n",))).text.rstrip()
-        state.shown.append(
-            (0, (*(hit for _, before in state.shown[-1:] for hit in before), *hits[:num_hits]))
-        )
-        prompt = prompt_with(num_hits)
-        sampling, key = Sampling(self.max_tokens, stop=stops_of(prompt)), ("intermediate", step)
-        request = GenerateRequest(prompt, sampling, key=key, on_text=run.trace.draft)
-        (written,) = await run.model.generate(request)
+        state.shown.append((0, (*(hit for _, before in state.shown[-1:] for hit in before), *apart.hits)))
+        written = await apart.write(self.max_tokens, ("intermediate", step))
         plain = " ".join(state.parse_text(written.text).text.split())
         return f" {short_answer(plain, question) or plain}"
