@@ -213,15 +213,18 @@ class GenerationState:
         keep = await model.count(prompt) + max_tokens if max_tokens else 0
         return await has_room(model, prompt, max_tokens + SHORT_ANSWER_TOKENS, keep=keep)
 
-    async def lacks_room(self, max_tokens: int, of: str) -> bool:
+    async def lacks_room(self, max_tokens: int, part: str) -> bool:
         """Return whether the answer ends because there is no room for another call (see `has_room`).
 
         The first call is made in any case if the model is not asked for its answer instead.
+
+        Args:
+            part: The name of what the call writes, for `stop_reason`.
         """
         may_end = self.asks_short_answer or self.notes or self.text
         if not may_end or await self.has_room(max_tokens):
             return False
-        self.stop_reason = f"there is no room for a {of} and the answer"
+        self.stop_reason = f"there is no room for a {part} and the answer"
         return True
 
     async def write(
