@@ -71,7 +71,7 @@ class SelfAsk(WritesAnswer):
         decision = run.trace.decide("retrieve", "search", "the model asks a follow-up", query=follow_up)
         hits = await state.search(decision, self.passages)
         keep = await run.model.count(state.prompt(further=state.template.elicitation)) + self.max_tokens
-        apart = GenerationState(question, run, False, self.layout, self.prompts, self.sampling)
+        apart = GenerationState(question, run, False, self.layout, self.prompts, state.sampling)
         await apart.show_fitting(hits, keep=keep)
         if not apart.hits:
             if not await state.has_room(self.max_tokens):
