@@ -91,7 +91,7 @@ class TagFormat:
 
     def without_tags(self, text: str) -> str:
         """Return a text with blanks in place of tags, so that it can neither open nor close any."""
-        tags = filter(None, (*self.query, *self.passages, *self.answer))
+        tags = filter(None, (*self.query, *self.passages, *self.answer, _BOX))
         return re.sub("|".join(map(re.escape, tags)), " ", text, flags=re.IGNORECASE).strip()
 
 
