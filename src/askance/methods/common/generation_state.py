@@ -202,16 +202,17 @@ class GenerationState:
     async def has_room(self, max_tokens: int, further: str = "") -> bool:
         """Return whether the next call fits, and after it another one that asks for the answer.
 
-        The other call reads what the next one reads and writes, and the beginning of the sentence that states
-        the answer (`PromptTemplate.elicitation`).
+        The other call reads what the next one reads and writes, at most `SHORT_ANSWER_TOKENS` tokens that the
+        method adds, and the beginning of the sentence that states the answer (`PromptTemplate.elicitation`).
 
         Args:
             max_tokens: The maximum number of new tokens of the next call; 0 if the other one is the next.
             further: Text that follows the notes.
         """
         model, prompt = self.run.model, self.prompt(further=further + self.template.elicitation)
-        keep = await model.count(prompt) + max_tokens if max_tokens else 0
-        return await has_room(model, prompt, max_tokens + SHORT_ANSWER_TOKENS, keep=keep)
+        written = max_tokens and max_tokens + SHORT_ANSWER_TOKENS
+        keep = written and await model.count(prompt) + written
+        return await has_room(model, prompt, written + SHORT_ANSWER_TOKENS, keep=keep)
 
     async def lacks_room(self, max_tokens: int, part: str) -> bool:
         """Return whether the answer ends because there is no room for another call (see `has_room`).

@@ -154,10 +154,9 @@ class SearchAgent(WritesAnswer):
                 state.stop_reason = f"the model gives {'its' if stated else 'an empty'} answer"
             elif does == "end" and turn.finish != "length":
                 state.stop_reason = "the model writes neither a query nor an answer"
-            elif does == "tell":
-                state.notes += tags.invalid
             elif does != "end":
-                state.notes += await self._search(state, tags, query, step)
+                added = tags.invalid if does == "tell" else await self._search(state, tags, query, step)
+                state.notes += added if await state.has_room(0, added) else ""
         return state.conclude(answer or await self._ask(state, tags, opening))
 
     async def _search(self, state: GenerationState, tags: TagFormat, query: str, step: int) -> str:
