@@ -155,8 +155,9 @@ class StopTracker:
 
         If the prompt keeps thoughts, the piece is part of the text, without tags.
         """
-        if self._keeps_thoughts and not self.is_finished:
-            self.add(self.token(-1, text))
+        if self._keeps_thoughts:
+            if not self.is_finished:
+                self.add(self.token(-1, text))
             return
         self._num_added += 1
         self._thoughts, self._has_thoughts, self._is_thinking = self._thoughts + text, True, False
