@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+from unittest.mock import ANY
 
 import pytest
 
@@ -56,7 +58,12 @@ def test_a_curve_is_made_and_continued(curve, tmp_path):
     assert (code, again) == (0, out)
     assert {path: path.stat().st_mtime_ns for path in before} == before, "nothing is trained twice"
     code, out, _ = curve("--size 2 --size 3 --eval sample")
-    assert [line.split()[0] for line in out.splitlines()[1:3]] == ["2", "3"]
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["2", "3", "4"]
+    with (tmp_path / "out" / "curve.csv").open() as file:
+        assert {row["rows"] for row in csv.DictReader(file)} == {"2", "3", "4"}, "earlier sizes stay"
+    shutil.rmtree(tmp_path / "out" / "3" / "model")
+    assert curve("--size 3 --eval sample") == (0, out, ANY)
+    assert (tmp_path / "out" / "3" / "model").is_dir(), "a stop just before the folder was written"
     code, _, err = curve("--size 2 --eval sample --set learning_rate=0.1")
     assert code == 2
     assert "learning_rate" in err

@@ -21,8 +21,10 @@ from askance.evaluation.report.charts import frontier
 from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
+from askance.retrieval.index.documents import Document
 from askance.retrieval.index.index_folder import read_manifest
 from studies import shared
+from studies.airrag_scaling import database
 from studies.airrag_scaling.database import build_database
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from studies.airrag_scaling.figures import figures_of
@@ -149,8 +151,21 @@ def test_the_whole_study(folder, model, capsys):
     documents = (out / "databases/share=1/documents.jsonl").read_text(encoding="utf-8")
     assert len(documents.splitlines()) == 44
     presets = list((out / "presets").iterdir())
-    trees = [name for name, share, dataset, _ in found if (share, dataset) == ("1", "train")]
-    assert {path.stem for path in presets} <= {*trees}
+    trees = {name for name, share, dataset, _ in found if (share, dataset) == ("1", "train")}
+    points = {
+        name: tuple(float(found[name, "1", "train", number]["mean"]) for number in (TOKENS, "f1"))
+        for name in trees
+    }
+    best = {
+        (cost, score)
+        for cost, score in points.values()
+        if all(score > other for price, other in {*points.values()} - {(cost, score)} if price <= cost)
+    }
+    assert sorted(points[path.stem] for path in presets) == sorted(best), "better than all that cost no more"
+    averages = {key[:2]: each["mean"] for key, each in found.items() if key[2:] == (AVERAGE, "f1")}
+    for (setting, share), mean in averages.items():
+        assert mean == found[setting, share, "dev", "f1"]["mean"], "of one dataset, the average is its mean"
+    assert averages.keys() == reported
     made = Airrag(**open_preset(presets[0]).parameters(Airrag, {}, parse_parameters))
     assert made.verifier == "vote"
     assert f"rollouts={made.rollouts}" in presets[0].stem
@@ -297,7 +312,7 @@ def test_all_combinations_or_one_axis_at_a_time():
         settings_of(GRID, {"share": (2.0,)})
 
 
-def test_a_share_keeps_what_supports_and_grows(tmp_path):
+def test_a_share_keeps_what_supports_and_grows(tmp_path, monkeypatch):
     rows = [{"id": f"{n}", "title": f"T{n}", "text": f"Text {n}."} for n in range(200)]
     lines(tmp_path / "all.jsonl", rows)
     held, counts = {}, {}
@@ -310,7 +325,12 @@ def test_a_share_keeps_what_supports_and_grows(tmp_path):
     assert {"T7", "T8"} <= held[0.1] < held[0.5] < held[1.0]
     assert counts == {share: len(titles) for share, titles in held.items()}
     assert counts[1.0] == 200
-    assert 80 < counts[0.5] < 120
+    drawn = [Document(f"{n}", f"T{n}", f"Text {n}.") for n in range(2000)]
+    half = [database._place(each) < 0.5 for each in drawn]
+    assert 900 < sum(half) < 1100
+    assert counts[0.5] == sum(half[:200]) + sum(not half[n] for n in (7, 8))
+    monkeypatch.setattr(database, "_SEED", 1)
+    assert [database._place(each) < 0.5 for each in drawn] != half, "another seed draws others"
 
 
 def tree(*ends):

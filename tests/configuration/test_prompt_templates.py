@@ -1,5 +1,6 @@
 """Prompt sets: the packaged ones, and the files of users, for methods, AirRAG and Self-RAG."""
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -24,10 +25,11 @@ from askance.methods.airrag.prompts import AirragPromptTemplate, PromptBuilder
 from askance.methods.common.prompts import OWN, PromptTemplate, answer_prompt
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.methods.selfrag.tokens import ALL_TOKENS
-from askance.models.scripted import ScriptedModel
+from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.sample import QUESTIONS
 from askance.text.answers import awaits_answer, short_answer
+from tests.asking import ask
 from tests.methods.bridge import QUESTION, WHERE, model, run
 
 EXAMPLES = {
@@ -345,6 +347,18 @@ def test_the_lines_of_a_file_are_in_every_layout(file, asked, heading, expected)
     assert asked.decode(asked.prompt_ids(prompt)).endswith(expected)
 
 
+@pytest.mark.parametrize("layout", ["raw", "chat"])
+def test_the_instruction_of_a_search_agent_comes_without_examples(file, layout):
+    """The examples of the base, and its system turn, ask for another form of the answer."""
+    model = ScriptedModel(lambda prompt, key: Reply("<answer>it</answer>"))
+    prompts = file('before_question = "Use tags.\\n"')
+    method = make_method("search_agent", {"layout": layout, "prompts": prompts})
+    asyncio.run(ask(Question("q", "Where?"), method, {"answer": model}, ScriptedRetriever([])))
+    question = "Question: Where?\nAnswer:" if layout == "raw" else "Where?<|end|><|assistant|>"
+    start = "" if layout == "raw" else "<|user|>"
+    assert list(model.prompts) == [f"{start}Use tags.\n{question}"]
+
+
 @pytest.mark.parametrize(
     ("method", "text", "asked", "expected"),
     [
@@ -362,6 +376,13 @@ def test_the_lines_of_a_file_are_in_every_layout(file, asked, heading, expected)
             "elicitation: .*asks for",
         ),
         ("blender(a=flare(), b=single())", "", CHAT, ""),
+        ("search_agent", 'before_question = "Use tags."', CHAT, ""),
+        (
+            "search_agent",
+            'heading = "Found:"',
+            CHAT,
+            "heading: .* search_agent has before_question as its only",
+        ),
         ("selfrag", LINES, ScriptedModel(), "a note"),
         (
             "selfrag",

@@ -31,6 +31,7 @@ from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.asking import ask
 from tests.methods.reflecting import QUESTION, Judged, ScriptedScorer, tried
+from tests.tolerances import near
 
 PASSAGES = [Passage(f"p{number}", f"Title {number}", f"Text {number}.") for number in range(5)]
 PLAIN = PromptTemplate(demos=(), system="")
@@ -89,6 +90,20 @@ def test_segments_by_the_paper_are_graded_in_words_one_by_one():
     assert not any({"support", "utility"} & step.numbers.keys() for step in dropped)
     result = asked(SelfragPaper(**more), ScriptedModel(numbered, scores=labels), PASSAGES[:2])
     assert requests(result) == {"written": 2, "relevant": 2, "fully": 2, "1": 2}, "a whole answer once"
+
+
+def test_segments_by_the_paper_are_graded_also_without_a_passage():
+    """Without a search, the mean grade of the two segments is the score; nothing is said about support."""
+    more = {"mode": "never", "max_segments": 2, "max_tokens": 8, "prompts": PLAIN, "ask_short_answer": False}
+    result = asked(SelfragPaper(form="long", **more), ScriptedModel(numbered, scores=labels))
+    assert requests(result) == {"written": 2, "1": 2}
+    short = asked(SelfragPaper(form="short", **more), ScriptedModel(numbered, scores=labels))
+    first, second = tried(result).values()
+    (whole,) = tried(short).values()
+    assert "score at most" not in first.numbers | second.numbers
+    assert first.numbers["utility"] == second.numbers["utility"] == whole.numbers["utility"] > 0
+    (chosen,) = (event for event in result.trace.events if getattr(event, "name", "") == "choose")
+    assert list(chosen.numbers.values()) == [near(0.5 * whole.numbers["utility"])]
 
 
 class Unhurried(ScriptedScorer):

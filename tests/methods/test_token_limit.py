@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from askance.configuration.methods import make_method
-from askance.core.errors import BudgetTooSmall
+from askance.core.errors import BudgetTooSmall, PromptTooLong
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
 from askance.core.types import Passage, Question
 from askance.methods.baselines import FixedSentence, Single
@@ -129,6 +129,37 @@ def test_a_guarded_search_shows_the_passages_that_the_answer_from_memory_leaves_
             assert shown.count("\n[") == num_shown
     with pytest.raises(BudgetTooSmall, match=r"l_max=9 of method single: .* reads 10 .* nothing is written"):
         asked(f"single(guard={guard})", 9)
+
+
+@pytest.mark.parametrize("limit", ["l_max", "context_tokens"])
+@pytest.mark.parametrize(
+    ("method", "first", "forced"),
+    [
+        ("search_agent", "<search>Arno</search>", "\nPisa</answer>"),
+        ("search_agent(format=search_o1)", "<|begin_search_query|>Arno<|end_search_query|>", "\\text{Pisa}}"),
+        ("self_ask", "Follow up: Where?", " Pisa."),
+    ],
+)
+def test_above_the_first_limit_with_an_answer_there_is_one(limit, method, first, forced):
+    """Of a model that searches, thinks at length, and answers only if it is asked for its answer."""
+
+    def reply(shown, key):
+        if "elicit" in key:
+            return forced
+        return first if key[-1] == 0 and {"turn", "lines"} & {*key} else " Hm." * 40
+
+    found = []
+    for size in range(5, 500, 9):
+        model = ScriptedModel(reply, context_tokens=size if limit == "context_tokens" else 32_000)
+        l_max = size if limit == "l_max" else None
+        try:
+            made = make_method(method, {"max_tokens": 30, "l_max": l_max})
+            found.append(run(made, model).answer.short)
+        except (BudgetTooSmall, PromptTooLong):
+            found.append(None)
+    first_answer = found.index("Pisa")
+    assert found == [None] * first_answer + ["Pisa"] * (len(found) - first_answer)
+    assert first_answer < 15
 
 
 def test_room_is_what_window_and_every_allowance_leave():

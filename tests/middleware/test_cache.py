@@ -4,15 +4,15 @@ import asyncio
 import gc
 import multiprocessing
 import sqlite3
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from askance.core.errors import InputError
 from askance.core.notes import noted
-from askance.core.types import GenerateRequest, Passage, Raw, Sampling, Span, Want
-from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
+from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Want
+from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore, request_id
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import SentenceEnd
@@ -73,7 +73,7 @@ def test_everything_of_a_text_comes_back_also_in_the_next_process(tmp_path):
         ({}, {"want": ALL}, 2),
         ({}, {"n": 2}, 2),
         ({}, {"until": SentenceEnd()}, 2),
-        ({}, {"keeps_thoughts": True}, 2),
+        ({}, {"prompt": replace(PROMPT, keeps_thoughts=True)}, 2),
         ({}, {"prompt": Raw((Span("Where does the Arno end?", trusted=False),))}, 2),
         ({}, {"key": ("other",)}, 1),  # nothing is drawn
         ({"sampling": DRAWN}, {"sampling": DRAWN, "key": ("other",)}, 2),
@@ -87,6 +87,17 @@ def test_what_is_asked_otherwise_is_another_call(store, first, second, num_calls
     text = generate(CachedModel(model, store), **second, on_text=pieces.append)[0].text
     assert model.num_calls == num_calls
     assert "".join(pieces) == text, "a watcher sees the text, kept or not"
+
+
+def test_the_id_of_a_request_has_no_field_that_few_requests_set(store):
+    """A field more in every id would make the results of all caches useless."""
+    model = CachedModel(Counted(), store)
+    generate(model)
+    asyncio.run(model.score(PROMPT, [" yes"]))
+    source = model._source
+    assert store.find(request_id("generate", source, PROMPT, Sampling(6), Want(), None, 1, ())) is not None
+    assert store.find(request_id("score", source, PROMPT, (" yes",))) is not None
+    assert "keeps_thoughts" not in repr((PROMPT, Chat(())))
 
 
 def test_another_model_and_another_version_of_askance_are_asked_themselves(store, monkeypatch):

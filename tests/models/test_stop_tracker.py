@@ -1,6 +1,6 @@
 """Where a text ends, and which of it is shown: the same however it is cut into tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Chat, Cut, GenerateRequest, Raw, Sampling, Span
 from askance.inference.stopping import LEAKED, TAGS, StopTracker, Thoughts
+from askance.text.answers import TextEnd
 
 CONTINUED = Raw((), (Span("The answer so far."),))
 CHAT = Chat(())
@@ -180,9 +181,24 @@ def test_attention_has_no_columns_of_thoughts():
 
 @pytest.mark.parametrize("thoughts", [Thoughts(9, may_be_open=True), Thoughts(9, are_open=True), Thoughts()])
 def test_thoughts_may_stay_in_the_text_where_stop_strings_apply_to_them(thoughts):
-    request = GenerateRequest(CHAT, Sampling(9, stop=("</q>",)), key=(), keeps_thoughts=True)
+    request = GenerateRequest(replace(CHAT, keeps_thoughts=True), Sampling(9, stop=("</q>",)), key=())
     tracker = StopTracker(request, thoughts)
     for piece in ("<think>", "Hm.", "</think>", " <q>", "Bonn", "</q>"):
         tracker.add(tracker.token(0, piece))
     written = tracker.generation()
     assert (written.text, written.thoughts) == ("<think>Hm.</think> <q>Bonn", "")
+
+
+def test_thoughts_that_a_server_sends_apart_stay_in_the_text_too():
+    request = GenerateRequest(
+        replace(CHAT, keeps_thoughts=True), Sampling(9), until=TextEnd(("</q>",)), key=()
+    )
+    tracker = StopTracker(request, Thoughts(9))
+    for piece in ("Hm. ", "<q>", "Bonn", "</q>", " More"):
+        tracker.think(piece)
+    written = tracker.generation()
+    assert (written.text, written.thoughts, written.finish) == ("Hm. <q>Bonn</q>", "", "</q>")
+    short = StopTracker(replace(request, sampling=Sampling(2)), Thoughts(9))
+    for piece in ("Hm. ", "<q>", "Bonn"):
+        short.think(piece)
+    assert (short.generation().text, short.generation().finish) == ("Hm. <q>", "length")

@@ -159,6 +159,10 @@ TURN = CHAT.turns[1:]
         (THINKING, Thinking(), Chat(TURN), "<think>\n", Thoughts(99, are_open=True)),
         (THINKING, Thinking(max_thoughts=7), Chat(TURN), "<think>\n", Thoughts(7, are_open=True)),
         (THINKING, Thinking(), Chat(TURN, (Span("It is"),)), "</think>\n\nIt is", Thoughts()),
+        (
+            THINKING, Thinking(), Chat(TURN, (Span("Hm. <q>"),), keeps_thoughts=True), "<think>\nHm. <q>",
+            Thoughts(),
+        ),
         (OPENING + "{% if 0 %}<think>{% endif %}", Thinking(), Chat(TURN), "it?|", Thoughts(99)),
         (
             OPENING + "{% if enable_thinking is false %}<think></think>{% endif %}",

@@ -37,7 +37,7 @@ POINTS, TABLE = "points.jsonl", "curve.csv"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SizePoint:
-    """A finished step: a model trained from `size` rows or, with a dataset, its scores there.
+    """A finished step: the training of a model from `size` rows or, with a dataset, the scores of this model.
 
     Attributes:
         main_metric: The metric to judge the model by.
@@ -111,11 +111,13 @@ def curve(
     with open_results(folder / POINTS, header, TypeAdapter(SizePoint)) as (kept, append):
         points = {(each.size, each.dataset): each for each in kept}
         for each, some in drawn.items():
-            if (each, "") not in points:
+            place, done = folder / str(each) / "model", [SizePoint(each)]
+            if (each, "") not in points or not place.exists():
                 print_plain(err, f"training from {each:,} rows", "dim")
                 with TrainingProgress(err) as progress:
-                    train_selfrag(some, load_base(model), settings, folder / str(each) / "model", progress)
-                append([SizePoint(each)])
+                    # The point is there before the folder, so a folder without one is of another origin.
+                    base, on_end = load_base(model), lambda _, done=done: append(done)
+                    train_selfrag(some, base, settings, place, progress, on_end=on_end)
             for name in (name for name in by_name if (each, name) not in points):
                 with EvaluationProgress(err, f"{each:,} rows, {name}") as status:
                     work = evaluate(
@@ -124,7 +126,8 @@ def curve(
                     summary = summarise(asyncio.run(work))
                 points[each, name] = SizePoint(each, name, summary.main_metric, summary.metrics)
                 append([points[each, name]])
-    found = [points[key] for key in ready]
+    sizes = sorted({size for size, _ in points})
+    found = [points[each, name] for each in sizes for name in by_name if (each, name) in points]
     cells = [(f"{p.size:,}", p.dataset, p.main_metric, str(p.scores.get(p.main_metric, "–"))) for p in found]
     out.print(plain_table(("rows", "dataset", "metric", "mean (95 %)"), cells))
     lines = [

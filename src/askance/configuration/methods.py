@@ -363,6 +363,8 @@ def _no_effect(key: str, method: Any, name: str, model: Model) -> str:
         return f"{model.name} was trained on prompts of its own: change those with --set instructions=FILE"
     if key == "system" and (layout == "raw" or (layout == "auto" and "raw" in model.capabilities)):
         return "raw text has no system turn: call it instruction, which every layout has, or set layout=chat"
+    if key not in (known := getattr(method, "prompt_texts", (key,))):
+        return f"{name} has {', '.join(known)} as its only text: leave it out"
     if key == "heading" and not method.needs.retriever:
         return f"{name} shows no passages: leave it out, or choose a method that searches"
     if key == "elicitation" and not getattr(method, "ask_short_answer", True):

@@ -69,10 +69,13 @@ class Raw:
     Attributes:
         parts: The pieces of the prompt, in order.
         continuation: The text generated so far. It follows `parts` without a gap.
+        keeps_thoughts: Whether the thoughts of a reasoning model stay in generated texts, with their tags.
+            Stop strings and conditions then apply to them.
     """
 
     parts: tuple[Part, ...]
     continuation: tuple[Part, ...] = ()
+    keeps_thoughts: bool = field(default=False, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,13 @@ class Chat:
     Attributes:
         turns: The turns so far, oldest first.
         continuation: The beginning of the assistant's next turn, which the model continues.
+        keeps_thoughts: As in `Raw`. The continuation then begins inside the thought that the chat format
+            opens, if it opens one.
     """
 
     turns: tuple[Turn, ...]
     continuation: tuple[Part, ...] = ()
+    keeps_thoughts: bool = field(default=False, kw_only=True, repr=False)
 
 
 Prompt = Raw | Chat
@@ -210,8 +216,6 @@ class GenerateRequest:
         n: The number of generations.
         key: The name of the call inside its question.
         on_text: A callback that receives the first generation's text as it appears.
-        keeps_thoughts: Whether the thoughts of a reasoning model stay in the text with their tags. Stop
-            strings and conditions then apply to them.
     """
 
     prompt: Prompt
@@ -221,7 +225,6 @@ class GenerateRequest:
     n: int = field(default=1, kw_only=True)
     key: Key = field(kw_only=True)
     on_text: OnText | None = field(default=None, kw_only=True)
-    keeps_thoughts: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

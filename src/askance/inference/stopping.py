@@ -91,7 +91,7 @@ class StopTracker:
         leaked = LEAKED if isinstance(request.prompt, Chat) else ()
         self._stops = (*request.sampling.stop, *leaked)
         self._starts_answer, self._num_blank = not request.prompt.continuation, 0
-        self._keeps_thoughts = request.keeps_thoughts
+        self._keeps_thoughts = request.prompt.keeps_thoughts
         thoughts = Thoughts() if self._keeps_thoughts else thoughts
         self._expected, self._is_thinking, self._thoughts = thoughts, thoughts.are_open, ""
         self._has_thoughts, self._num_added, self._positions = thoughts.are_open, 0, list[int]()
@@ -151,7 +151,14 @@ class StopTracker:
             self.tokens[-1] = replace(self.tokens[-1], attention=weights)
 
     def think(self, text: str) -> None:
-        """Add a piece of a thought that a server sends separately, so the text has no open thought."""
+        """Add a piece of a thought that a server sends separately, so the text has no open thought.
+
+        If the prompt keeps thoughts, the piece is part of the text, without tags.
+        """
+        if self._keeps_thoughts:
+            if not self.is_finished:
+                self.add(self.token(-1, text))
+            return
         self._num_added += 1
         self._thoughts, self._has_thoughts, self._is_thinking = self._thoughts + text, True, False
         self._check_limit()

@@ -14,13 +14,7 @@ from askance.core.types import Hit, Prompt, Question
 from askance.methods.common.answer_text import PlainTrace
 from askance.methods.common.generation_state import WritesAnswer
 from askance.methods.common.prompts import answer_prompt, layout_needs
-from askance.methods.common.search import (
-    estimate_fitting,
-    last_tokens,
-    num_fitting,
-    search_for,
-    search_to_fit,
-)
+from askance.methods.common.search import estimate_fitting, last_tokens, search_for, search_to_fit
 from askance.methods.gates.named import NUM_SAMPLES, GateParameter, WatchedModel, want_of
 from askance.methods.gates.signals import Signals
 from askance.text.answers import AnswerEnd, SentenceEnd
@@ -121,9 +115,9 @@ class Single(WritesAnswer):
         estimate = partial(estimate_fitting, room=room, count=count)
         hits = await search_to_fit(search, estimate, self.passages)
         if not self.passages or self.l_max is not None:
-            most, prompt_with = len(hits), lambda num: prompt(hits[:num])
-            hits = hits[: await num_fitting(run, most, prompt_with, self.max_tokens)]
-        state.show_passages(hits)
+            await state.show_fitting(hits)
+        else:
+            state.show_passages(hits)
         await state.write_all()
         return await state.finish()
 

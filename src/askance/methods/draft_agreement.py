@@ -7,9 +7,8 @@ written for this project.
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -117,19 +116,23 @@ class DraftAgreement(WritesAnswer):
         Raises:
             NoRoom: The context window or the budget has no room for the request.
         """
-        prompt = partial(verdict_prompt, state, text, queries)
-        most, max_tokens = len(state.hits), _ONE_LINE.max_tokens
-        num_hits = await num_fitting(state.run, most, lambda num: prompt(state.hits[:num]), max_tokens)
-        hits = state.hits[:num_hits]
-        if not await has_room(state.run.model, prompt(hits), _ONE_LINE.max_tokens):
+
+        def prompt(num_hits: int) -> Prompt:
+            return verdict_prompt(state, text, queries, state.hits[:num_hits])
+
+        def fits(num_hits: int) -> Awaitable[bool]:
+            return has_room(state.run.model, prompt(num_hits), _ONE_LINE.max_tokens)
+
+        num_hits = await num_fitting(state.run, len(state.hits), fits)
+        if not await fits(num_hits):
             raise NoRoom
-        request = GenerateRequest(prompt(hits), _ONE_LINE, key=("verdict", len(queries) - 1))
+        request = GenerateRequest(prompt(num_hits), _ONE_LINE, key=("verdict", len(queries) - 1))
         (generation,) = await state.run.model.generate(request)
         reply = " ".join(generation.text.split())
         match = _VERDICT.match(reply)
         outcome = match[1].lower() if match else "unreadable"
         why = f"asked whether the passages support the answer, the model says: {reply}"
-        numbers = {"round": float(len(queries)), "passages": float(len(hits))}
+        numbers = {"round": float(len(queries)), "passages": float(num_hits)}
         state.run.trace.decide("support", outcome, why, numbers=numbers)
         return outcome, reply[match.end() if match else 0 :].strip('"“” ')
 

@@ -207,7 +207,9 @@ class Iterdrag(TokenLimited):
         def prompt_with(num_hits: int) -> Prompt:
             return self._prompt(state, [state.hits[index] for index in sorted(by_rank[:num_hits])], FINAL)
 
-        num_hits = await num_fitting(run, most, prompt_with, self.answer_tokens)
+        num_hits = await num_fitting(
+            run, most, lambda num: has_room(run.model, prompt_with(num), self.answer_tokens)
+        )
         _, content = await _generate_line(state, prompt_with(num_hits), self.answer_tokens, ("final",))
         state.keep_line(FINAL, content)
 

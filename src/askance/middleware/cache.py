@@ -160,11 +160,9 @@ class CachedModel(WrappedModel):
         self._store, self._source = store, _source(model.name, model.fingerprint)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        settings = (
-            request.prompt, request.sampling, request.want, request.until, request.n, request.keeps_thoughts
-        )  # fmt: skip
+        prompt, settings = request.prompt, (request.sampling, request.want, request.until, request.n)
         key = request.key if request.sampling.temperature > 0 else ()
-        id = request_id("generate", self._source, *settings, key)
+        id = request_id("generate", self._source, prompt, *settings, key, *_kept(prompt))
         cached: list[Generation] | None = self._store.find(id)
         if cached is None:
             generations = await self._model.generate(request)
@@ -176,12 +174,17 @@ class CachedModel(WrappedModel):
         return tuple(replace(generation, reused_tokens=generation.prompt_tokens) for generation in cached)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        id = request_id("score", self._source, prompt, tuple(options))
+        id = request_id("score", self._source, prompt, tuple(options), *_kept(prompt))
         return await _cached(self._store, id, lambda: self._model.score(prompt, options))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         id = request_id("attend", self._source, text, bos)
         return await _cached(self._store, id, lambda: self._model.attend(text, bos=bos))
+
+
+def _kept(prompt: Prompt) -> tuple[str, ...]:
+    """Return what the repr of a prompt leaves out if it is off, so that ids stay as they are without it."""
+    return ("keeps_thoughts",) if prompt.keeps_thoughts else ()
 
 
 def cached_model(model: RoleModel, store: CacheStore) -> RoleModel:

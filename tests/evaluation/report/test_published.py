@@ -64,6 +64,25 @@ def test_the_rows_of_the_other_tables_as_printed():
     assert judged == [near(0.743), near(0.669), near(0.678)]
 
 
+def test_the_counterparts_of_the_dragin_paper():
+    """The variants of its other tables are parameters of one method."""
+    main, *others = (table.rows for table in read_paper("dragin").tables.values())
+    assert {each.name: (each.method, each.authors["method"]) for each in main} == {
+        "wo-RAG": ("closed_book", "closed_book_authors"),
+        "SR-RAG": ("single", "single_authors"),
+        "FL-RAG": ("fixed_length", "fixed_length_authors"),
+        "FS-RAG": ("fixed_sentence", "fixed_sentence_authors"),
+        "FLARE": ("flare", "flare_token"),
+        "DRAGIN": ("dragin_paper", "dragin_authors"),
+    }
+    variants = [each for rows in others for each in rows]
+    assert {(each.method, each.authors["method"]) for each in variants} == {
+        ("dragin_paper", "dragin_authors")
+    }
+    shown = {each.method: each.counterpart for each in ROWS if each.table.startswith("Table 2; searches")}
+    assert shown == {each.name: each.method for each in main}
+
+
 def test_judged_numbers_stand_beside_the_judged_ones_of_a_run(tmp_path):
     run = run_of([record(1, {"f1": 1.0})], tmp_path, dataset="biographies:x.txt")
     means = {"factscore": MeanInterval(0.25, 0.1, 0.5, 1), "f1": MeanInterval(0.99, 0.9, 1, 1)}

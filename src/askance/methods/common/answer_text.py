@@ -6,7 +6,7 @@ from dataclasses import replace
 from askance.core.answers import Answer, Citation
 from askance.core.ports import Run
 from askance.core.token_ledger import has_room
-from askance.core.trace import Decided, Event, Searched, Trace, Uncited
+from askance.core.trace import Decided, Event, Generated, Searched, Trace, Uncited
 from askance.core.types import Chat, Passage, Prompt, Question
 from askance.text.answers import has_content, short_answer
 from askance.text.markers import UnmarkedText, without_markers
@@ -209,15 +209,17 @@ async def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: st
     """Decide whether the model can be asked for a short answer of up to `num_tokens` tokens.
 
     Return the decision to ask, or None if the model can't continue its own text or the request does not fit.
-    The trace records the reason in either case.
+    The trace records the reason in either case. If nothing has been generated, the decision is to ask even
+    without room, so that the error of the call says what is missing.
 
     Args:
         why: The reason to ask for a short answer.
     """
     model, obstacle = run.model, ""
+    has_generated = any(isinstance(event, Generated) for event in run.trace.events)
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
         obstacle = f"{model.name} can't continue a text that it has written"
-    elif not await has_room(model, prompt, num_tokens):
+    elif not await has_room(model, prompt, num_tokens) and has_generated:
         exceeds_window = await model.count(prompt) + num_tokens > model.context_tokens
         limit = f"the window of {model.context_tokens} tokens" if exceeds_window else "l_max"
         obstacle = f"{limit} has no room to ask for it"

@@ -90,6 +90,7 @@ class GenerationState:
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         stop_reason: The reason why the answer has ended; an empty string while it continues.
         queries: The queries searched for, plain.
+        keeps_thoughts: Whether thoughts of the model stay in the text (see `Raw`).
     """
 
     question: Question
@@ -106,21 +107,25 @@ class GenerationState:
     shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
     stop_reason: str = ""
     queries: set[str] = field(default_factory=set)
+    keeps_thoughts: bool = False
 
     @property
     def tokens_left(self) -> int:
         """The number of tokens that may still be added to the answer."""
         return self.sampling.max_tokens - self.num_tokens
 
-    def prompt(self, hits: Sequence[Hit] | None = None, further: str = "") -> Prompt:
+    def prompt(self, hits: Sequence[Hit] | None = None, further: str = "", text: str = "") -> Prompt:
         """Return the prompt of the next call.
 
         Args:
             hits: Passages in place of those in the prompt.
             further: Text that follows the notes.
+            text: Text in place of the notes and the answer so far.
         """
-        shown, text = self.hits if hits is None else hits, self.notes + further + self.text
-        return answer_prompt(self.run.model, self.question, shown, text, self.layout, self.template)
+        hits = self.hits if hits is None else hits
+        so_far = text or self.notes + further + self.text
+        prompt = answer_prompt(self.run.model, self.question, hits, so_far, self.layout, self.template)
+        return replace(prompt, keeps_thoughts=self.keeps_thoughts)
 
     @property
     def shown_ids(self) -> frozenset[str]:
@@ -182,16 +187,46 @@ class GenerationState:
             self.hits = hits
             self.shown.append((len(self.text), hits))
 
-    async def show_fitting(self, hits: tuple[Hit, ...]) -> None:
-        """Replace the passages in the prompt with as many of `hits`, the first ones, as there is room for."""
-        most, max_tokens = len(hits), self.sampling.max_tokens
-        num_hits = await num_fitting(self.run, most, lambda num: self.prompt(hits[:num]), max_tokens)
+    async def show_fitting(self, hits: tuple[Hit, ...], *, keep: int = 0) -> None:
+        """Replace the passages in the prompt with as many of `hits`, the first ones, as there is room for.
+
+        Args:
+            keep: The number of tokens of the budget that must be left.
+        """
+        model, most = self.run.model, self.sampling.max_tokens
+        num_hits = await num_fitting(
+            self.run, len(hits), lambda num: has_room(model, self.prompt(hits[:num]), most, keep=keep)
+        )
         self.show_passages(hits[:num_hits])
 
-    async def has_room(self, max_tokens: int) -> bool:
-        """Return whether the next call fits, and the budget has room for another one of its length."""
-        model, prompt = self.run.model, self.prompt()
-        return await has_room(model, prompt, max_tokens, keep=await model.count(prompt))
+    async def has_room(self, max_tokens: int, further: str = "") -> bool:
+        """Return whether the next call fits, and after it another one that asks for the answer.
+
+        The other call reads what the next one reads and writes, at most `SHORT_ANSWER_TOKENS` tokens that the
+        method adds, and the beginning of the sentence that states the answer (`PromptTemplate.elicitation`).
+
+        Args:
+            max_tokens: The maximum number of new tokens of the next call; 0 if the other one is the next.
+            further: Text that follows the notes.
+        """
+        model, prompt = self.run.model, self.prompt(further=further + self.template.elicitation)
+        written = max_tokens and max_tokens + SHORT_ANSWER_TOKENS
+        keep = written and await model.count(prompt) + written
+        return await has_room(model, prompt, written + SHORT_ANSWER_TOKENS, keep=keep)
+
+    async def lacks_room(self, max_tokens: int, part: str) -> bool:
+        """Return whether the answer ends because there is no room for another call (see `has_room`).
+
+        The first call is made in any case if the model is not asked for its answer instead.
+
+        Args:
+            part: The name of what the call writes, for `stop_reason`.
+        """
+        may_end = self.asks_short_answer or self.notes or self.text
+        if not may_end or await self.has_room(max_tokens):
+            return False
+        self.stop_reason = f"there is no room for a {part} and the answer"
+        return True
 
     async def write(
         self,
@@ -202,7 +237,6 @@ class GenerationState:
         on_text: Callable[[str], None] | None = None,
         *,
         stop: tuple[str, ...] | None = None,
-        keeps_thoughts: bool = False,
     ) -> Generation:
         """Generate and return the next part of the answer, without appending it to the answer.
 
@@ -210,14 +244,11 @@ class GenerationState:
             on_text: A function that receives the text while the model writes it. By default, the trace
                 records the text as a draft.
             stop: The stop strings; by default, those of an answer.
-            keeps_thoughts: Whether thoughts stay in the text (see `GenerateRequest`).
         """
         prompt, on_text = self.prompt(), on_text or self.run.trace.draft
         stop = stops_of(prompt) if stop is None else stop
         sampling = replace(self.sampling, max_tokens=max_tokens, stop=stop)
-        request = GenerateRequest(
-            prompt, sampling, want, until, key=key, on_text=on_text, keeps_thoughts=keeps_thoughts
-        )
+        request = GenerateRequest(prompt, sampling, want, until, key=key, on_text=on_text)
         (generation,) = await self.run.model.generate(request)
         return generation
 
@@ -334,7 +365,7 @@ class GenerationState:
             return ""
         so_far, model = (self.notes + text).rstrip(), self.run.model
         opening = "" if awaits_answer(text) else _missing_words(text.rstrip(), self.template.elicitation)
-        prompt = answer_prompt(model, question, self.hits, so_far + opening, self.layout, self.template)
+        prompt = self.prompt(text=so_far + opening)
         why = "the text does not state its answer"
         decision = await decide_short_answer(self.run, prompt, SHORT_ANSWER_TOKENS, why)
         if decision is None:

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from askance.core.ports import Model, Run
-from askance.core.token_ledger import has_room, most_that_fit
+from askance.core.token_ledger import most_that_fit
 from askance.core.trace import WordSignal
-from askance.core.types import Hit, Prompt
+from askance.core.types import Hit
 from askance.text.linguistics import Linguistics
 from askance.text.words import joined
 
@@ -76,16 +76,16 @@ async def estimate_fitting(
     return max(1, int(room / mean_tokens))
 
 
-async def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
-    """Return how many passages, at most `most`, fit into a call that generates `max_tokens` tokens.
+async def num_fitting(run: Run, most: int, fits: Callable[[int], Awaitable[bool]]) -> int:
+    """Return how many passages, at most `most`, there is room for.
 
     If fewer than `most` passages fit, the trace records their number.
 
     Args:
-        prompt_with: A function that returns the prompt with the given number of passages.
+        fits: A function that returns whether there is room for the given number of passages.
     """
-    fitting = await most_that_fit(most, lambda number: has_room(run.model, prompt_with(number), max_tokens))
-    if fitting != most:
+    fitting = await most_that_fit(most, fits)
+    if (fitting or 0) != most:
         numbers = {"passages": float(fitting or 0)}
         run.trace.decide("passages", "fewer", f"there is room for {fitting or 0} of {most}", numbers=numbers)
     return fitting or 0

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Needs, Run
-from askance.core.token_ledger import BudgetedModel, TokenLedger
+from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.types import Question
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.answer_text import PlainTrace
@@ -75,7 +75,12 @@ class AdaptiveRag(WritesAnswer):
         if not way:
             run.trace.commit_plain(memory.text)
             return memory
-        chosen = (
-            Single(passages=self.passages, **shared) if way == 1 else Ircot(passages=self.passages, **shared)
-        )
-        return await chosen.answer(question, run)
+        chosen = (Single if way == 1 else Ircot)(passages=self.passages, **shared)
+        try:
+            return await chosen.answer(question, run)
+        except NoRoom as reason:
+            if run.trace.committed.strip() or not memory.text.strip():
+                raise
+            run.trace.decide("source", "memory", f"there is no room for another answer: {reason}")
+            run.trace.commit_plain(memory.text)
+            return memory

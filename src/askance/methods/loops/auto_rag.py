@@ -18,8 +18,9 @@ INSTRUCTION = (
     'end with "Refined Query:" and another query. As soon as you know the answer, write "Final Answer:" and '
     "the answer in a few words."
 )
-_QUERY = re.compile(r".*query\s*:", re.IGNORECASE | re.DOTALL)
-_FINAL = re.compile(r".*final answer(?:\s+is\b)?\s*:?", re.IGNORECASE | re.DOTALL)
+_QUERY = re.compile(r"(?:refined\s+)?query\s*:", re.IGNORECASE)
+_FINAL = re.compile(r".*final answer(?:\s+is)?\s*:|.*?final answer(?:\s+is\b)?", re.IGNORECASE)
+"""The last "Final Answer:" or, without a colon, the first "final answer"."""
 _STOPS = ("\nRetrieved Document", "\nQuestion:")
 
 
@@ -58,20 +59,21 @@ class AutoRag(TokenLimited):
             sampling, on_text = Sampling(num_tokens, stop=_STOPS), run.trace.draft
             request = GenerateRequest(prompt, sampling, key=("turn", step), on_text=on_text)
             (written,) = await run.model.generate(request)
-            said = state.parse_text(written.text).text.strip()
-            named, final = _QUERY.match(said), _FINAL.match(said)
+            said = " ".join(state.parse_text(written.text).text.split())
+            (_, *named), final = _QUERY.split(said), _FINAL.match(said)
             if final and not named:
                 state.stop_reason = "the model gives its final answer"
             elif step == self.max_rounds:
                 state.stop_reason = f"there were {step} searches"
             if state.stop_reason:
                 break
-            number, query = number + bool(named), (named and said[named.end() :].strip()) or query
+            number, query = number + bool(named), (named and named[-1].strip()) or query
             why = "the model names a query" if named else "the model names neither a query nor its answer"
             decision = run.trace.decide("retrieve", "search", why, query=query)
             hits = await state.search(decision, self.passages, state.shown_ids)
             state.show_passages(hits)
-            found = untrusted(" ".join(hit.passage.text for hit in hits))
+            found = untrusted(" ".join(word for hit in hits for word in hit.passage.text.split()))
             turns.append(Turn("assistant", (untrusted(said),)))
             turns.append(Turn("user", (Span(f"Retrieved Document_{number}: "), found)))
-        return state.conclude(_FINAL.sub("", said))
+        final = _FINAL.match(said)
+        return state.conclude(_QUERY.split(said[final.end() if final else 0 :])[0])

@@ -11,7 +11,9 @@ from askance.methods.common.generation_state import GenerationState, WritesAnswe
 from askance.text.answers import SentenceEnd
 
 _ENDS = re.compile(r"answer is:?\s*\S", re.IGNORECASE)
-_CONCLUDES = re.compile(r"^(?:(?:thus|so)[ ,]|that is|therefore|hence)|\d+\s*[-+]\s*\d+\s*=", re.IGNORECASE)
+_CONCLUDES = re.compile(
+    r"^(?:(?:thus|so)[ ,]|that is,|therefore|hence)|\d[\d,.]*\s*[-+]\s*\d[\d,.]*\s*=", re.IGNORECASE
+)
 """Signs of a sentence that only concludes or computes, and so is no query (the authors' code)."""
 
 

@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Run
-from askance.core.types import GenerateRequest, Hit, Question, Sampling, Span, Turn, untrusted
+from askance.core.token_ledger import has_room
+from askance.core.types import GenerateRequest, Hit, Prompt, Question, Sampling, Span, Turn, untrusted
 from askance.methods.common.answer_text import decide_short_answer
 from askance.methods.common.generation_state import (
     ELICITED,
@@ -20,12 +21,13 @@ from askance.methods.common.generation_state import (
     GenerationState,
     WritesAnswer,
 )
-from askance.methods.common.prompts import PromptTemplate, in_layout, passage_text, question_spans
+from askance.methods.common.prompts import PromptTemplate, in_layout, numbered_passages, question_spans
 from askance.methods.common.search import num_fitting
 from askance.text.answers import TextEnd
 
-_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
-_MACRO = re.compile(r"\\\w+\{([^{}]*)\}")
+_BOX = "\\boxed{"
+_BRACE = re.compile(r"\\(?:text\w*|math(?:rm|bf|it))\{|[{}]")
+"""A brace, with the macro of mere text that it belongs to, if any."""
 _CONDENSE = (
     "Write down in one or two sentences what in the passages helps with the next step of the reasoning. If "
     "nothing helps, write: Nothing helpful was found.\n\n"
@@ -33,7 +35,7 @@ _CONDENSE = (
 _REASONING_CHARACTERS = 2_000
 """The number of last characters of the reasoning that are shown to the call that condenses passages."""
 FormatName = Literal["search_r1", "research", "r1_searcher", "search_o1"]
-Step = Literal["answer", "search", "tell", "empty", "end"]
+Step = Literal["search", "tell", "empty", "end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,42 +46,69 @@ class TagFormat:
     passages: tuple[str, str]
     answer: tuple[str, str]
     counts: Literal["first", "last"]
-    unopened: Literal["tell", "empty", "whole", "end"]
+    unopened: Literal["tell", "empty", "end"]
     blank: Literal["empty", "end"]
     untagged: Literal["tell", "end"]
     instruction: str
     invalid: str = ""
     repeated: str = ""
     condenses: bool = False
+    drops: str = ""
 
     def step(self, turn: str, closing: str) -> tuple[Step, str]:
-        """Return what a turn of the model does, with its query or answer.
+        """Return what a turn of the model without an answer does, with its query.
 
         Args:
             closing: The tag with which the turn ends, or another reason for its end.
         """
-        if closing == self.query[1]:
-            query = self._inside(self.query, turn)
-            if query is None and self.unopened != "whole":
-                return self.unopened, ""
-            query = turn.partition(closing)[0].strip() if query is None else query
-            return ("search", query) if query else (self.blank, "")
-        tagged = self._inside(self.answer, turn) if closing == self.answer[1] else None
-        boxed = _BOXED.findall(turn if tagged is None else tagged)
-        if tagged is None and not (boxed and not self.answer[1]):
+        if closing != self.query[1]:
             return self.untagged, ""
-        return "answer", _MACRO.sub(r"\1", boxed[-1]) if boxed else self.without_tags(tagged or "")
+        query = self._inside(self.query, turn)
+        if query is None:
+            return self.unopened, ""
+        query = re.sub(self.drops, "", query).strip()
+        return ("search", query) if query else (self.blank, "")
+
+    def answer_in(self, turn: str) -> str | None:
+        """Return the answer that a turn states in tags or in a box, or None if it states none."""
+        tagged = self._inside(self.answer, turn) if self.answer[1] else turn
+        if tagged is None:
+            return None
+        boxed = _last_box(tagged)
+        return self.without_tags(tagged) if boxed is None and self.answer[1] else boxed
+
+    def forced_answer(self, opening: str, turn: str) -> str:
+        """Return the answer in a turn that continues an opening tag; its first line if nothing closes it."""
+        line = turn.strip().partition("\n")[0]
+        answers = (self.answer_in(f"{opening}{text}") for text in (turn, f"{line}{self.answer[1] or '}'}"))
+        return next(filter(None, answers), "")
 
     def _inside(self, tags: tuple[str, str], turn: str) -> str | None:
-        """Return the text between two tags, the closing one of which comes first in the turn."""
-        text = turn.partition(tags[1])[0]
+        """Return the text before the first closing tag and after an opening one, or None without both."""
+        text, closing, _ = turn.partition(tags[1])
         opening = text.find(tags[0]) if self.counts == "first" else text.rfind(tags[0])
-        return None if opening < 0 else text[opening + len(tags[0]) :].strip()
+        return text[opening + len(tags[0]) :].strip() if closing and opening >= 0 else None
 
     def without_tags(self, text: str) -> str:
         """Return a text with blanks in place of tags, so that it can neither open nor close any."""
-        tags = filter(None, (*self.query, *self.passages, *self.answer))
+        tags = filter(None, (*self.query, *self.passages, *self.answer, _BOX))
         return re.sub("|".join(map(re.escape, tags)), " ", text, flags=re.IGNORECASE).strip()
+
+
+def _last_box(text: str) -> str | None:
+    """Return what the last box of a text encloses, without macros of mere text; None without a box."""
+    _, opening, rest = text.rpartition(_BOX)
+    content, start, closings = "", 0, [""]
+    for brace in _BRACE.finditer(rest if opening else ""):
+        content, start = content + rest[start : brace.start()], brace.end()
+        if brace[0] != "}":
+            closings.append("}" if brace[0] == "{" else "")
+            content += "{" if closings[-1] else ""
+            continue
+        content += closings.pop()
+        if not closings:
+            return content.strip()
+    return None
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("formats.toml").read_text(encoding="utf-8"))
@@ -104,31 +133,31 @@ class SearchAgent(WritesAnswer):
 
     paper: ClassVar[str] = "Jin et al. 2025 (Search-R1) and others"
     searches: ClassVar[str] = "when the model asks in tags"
+    prompt_texts: ClassVar[tuple[str, ...]] = ("before_question",)
+    """The texts of `prompts` that are in a prompt."""
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state, tags, answer = self.start(question, run), FORMATS[self.format], ""
-        if not self.prompts.before_question:
-            before = f"{tags.instruction}\n"
-            state.template = PromptTemplate((), system=tags.instruction, before_question=before)
+        before, opening = self.prompts.before_question or f"{tags.instruction}\n", tags.answer[0] or _BOX
+        state.template = PromptTemplate((), system="", before_question=before, elicitation=opening)
+        state.keeps_thoughts = True
         closing = TextEnd(tuple(filter(None, (tags.query[1], tags.answer[1], tags.passages[0]))))
         for step in state.rounds(self.max_turns):
-            if step and not await state.has_room(self.max_tokens):
-                state.stop_reason = "there is no room for another turn"
+            if await state.lacks_room(self.max_tokens, "turn"):
                 break
-            key = ("turn", step)
-            turn = await state.write(self.max_tokens, key, until=closing, stop=(), keeps_thoughts=True)
+            turn = await state.write(self.max_tokens, ("turn", step), until=closing, stop=())
             text = state.parse_text(turn.text.partition(tags.passages[0])[0]).text
             state.notes += text
-            does, content = tags.step(text, turn.finish)
-            if does == "answer":
-                answer, state.stop_reason = content, "the model gives its answer"
-            elif does == "end":
+            stated, (does, query) = tags.answer_in(text), tags.step(text, turn.finish)
+            answer = stated or answer
+            if stated is not None and turn.finish != tags.query[1]:
+                state.stop_reason = f"the model gives {'its' if stated else 'an empty'} answer"
+            elif does == "end" and turn.finish != "length":
                 state.stop_reason = "the model writes neither a query nor an answer"
-            elif does == "tell":
-                state.notes += tags.invalid
-            else:
-                state.notes += await self._search(state, tags, content, step)
-        return state.conclude(answer or await self._ask(state, tags))
+            elif does != "end":
+                added = tags.invalid if does == "tell" else await self._search(state, tags, query, step)
+                state.notes += added if await state.has_room(0, added) else ""
+        return state.conclude(answer or await self._ask(state, tags, opening))
 
     async def _search(self, state: GenerationState, tags: TagFormat, query: str, step: int) -> str:
         """Return the passages found for a query between tags, as many as there is room for."""
@@ -136,48 +165,50 @@ class SearchAgent(WritesAnswer):
         is_repeated = bool(tags.repeated) and bool(query) and state.was_searched(query)
 
         def enclosed(text: str) -> str:
-            opening, end = tags.passages
-            return f"\n\n{opening}\n{tags.without_tags(text)}\n{end}\n\n"
+            before, after = tags.passages
+            return f"\n\n{before}\n{tags.without_tags(text)}\n{after}\n\n"
 
         def shown(num_hits: int) -> str:
-            texts = enumerate((passage_text(hit.passage) for hit in hits[:num_hits]), start=1)
-            return "\n".join(f"[{number}] {text}" for number, text in texts)
+            return "".join(span.text for span in numbered_passages(hits[:num_hits])).strip()
+
+        async def fits(num_hits: int) -> bool:
+            if not tags.condenses:
+                return await state.has_room(0, enclosed(shown(num_hits)))
+            bare = state.prompt(further=enclosed("") + state.template.elicitation)
+            keep = await run.model.count(bare) + self.max_tokens
+            prompt = self._condensing_prompt(state, shown(num_hits))
+            return await has_room(run.model, prompt, self.max_tokens, keep=keep)
 
         if query and not is_repeated:
             decision = run.trace.decide("retrieve", "search", "the model writes a query", query=query)
             hits = await state.search(decision, self.passages)
-        fits = await num_fitting(
-            run, len(hits), lambda num: state.prompt(further=enclosed(shown(num))), self.max_tokens
-        )
-        state.shown.append((0, (*(hit for _, before in state.shown[-1:] for hit in before), *hits[:fits])))
-        found = tags.repeated if is_repeated else shown(fits)
-        if fits and tags.condenses:
-            asked = (Span(_CONDENSE), Span("Question: "), *question_spans(state.question))
-            so_far = untrusted(state.notes[-_REASONING_CHARACTERS:])
-            asked += (
-                Span("\nReasoning: "),
-                so_far,
-                Span("\nPassages:\n"),
-                untrusted(found),
-                Span("\nHelpful:"),
-            )
-            prompt = in_layout(self.layout, run.model, asked, [Turn("user", asked)], "")
+        fitting = await num_fitting(run, len(hits), fits)
+        state.shown.append((0, (*(hit for _, before in state.shown[-1:] for hit in before), *hits[:fitting])))
+        found = tags.repeated if is_repeated else shown(fitting)
+        if fitting and tags.condenses:
+            prompt = self._condensing_prompt(state, found)
             sampling = Sampling(self.max_tokens, stop=("\n\n",))
             request = GenerateRequest(prompt, sampling, key=("condense", step), on_text=run.trace.draft)
             (written,) = await run.model.generate(request)
             found = state.parse_text(written.text).text
         return enclosed(found)
 
-    async def _ask(self, state: GenerationState, tags: TagFormat) -> str:
+    def _condensing_prompt(self, state: GenerationState, found: str) -> Prompt:
+        """Return the prompt of the call that condenses passages to what helps the reasoning."""
+        asked = (
+            Span(f"{_CONDENSE}Question: "), *question_spans(state.question), Span("\nReasoning: "),
+            untrusted(state.notes[-_REASONING_CHARACTERS:]), Span("\nPassages:\n"), untrusted(found),
+            Span("\nHelpful:"),
+        )  # fmt: skip
+        return in_layout(self.layout, state.run.model, asked, [Turn("user", asked)], "")
+
+    async def _ask(self, state: GenerationState, tags: TagFormat, opening: str) -> str:
         """Return the answer that the model writes if its opening tag is given, or an empty string."""
-        opening, closing = tags.answer if tags.answer[0] else ("\\boxed{", "}")
         state.notes += opening
-        if not self.ask_short_answer:
+        asked = (state.run, state.prompt(), SHORT_ANSWER_TOKENS, "the model gives no answer")
+        if not self.ask_short_answer or (decision := await decide_short_answer(*asked)) is None:
             return ""
-        why = "the model gives no answer"
-        decision = await decide_short_answer(state.run, state.prompt(), SHORT_ANSWER_TOKENS, why)
-        if decision is None:
-            return ""
+        until = TextEnd((tags.answer[1],)) if tags.answer[1] else None
         with state.run.trace.because(decision):
-            written = await state.write(SHORT_ANSWER_TOKENS, ELICITED, stop=(closing, "\n"))
-        return tags.without_tags(written.text)
+            written = await state.write(SHORT_ANSWER_TOKENS, ELICITED, until=until, stop=())
+        return tags.forced_answer(opening, written.text)

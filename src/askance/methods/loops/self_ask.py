@@ -9,9 +9,9 @@ from typing import ClassVar
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
 from askance.core.ports import Run
-from askance.core.types import Demo, GenerateRequest, Question, Sampling
+from askance.core.types import Demo, Question
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
-from askance.methods.common.prompts import EXAMPLES, PromptTemplate, answer_prompt, stops_of
+from askance.methods.common.prompts import EXAMPLES, PromptTemplate
 from askance.methods.iterdrag import FINAL, FOLLOW_UP, INTERMEDIATE
 from askance.text.answers import short_answer
 
@@ -49,13 +49,12 @@ class SelfAsk(WritesAnswer):
         state, lines = self.start(question, run), ""
         state.template = SELF_ASK
         for step in state.rounds(self.max_follow_ups + 1):
-            if step and not await state.has_room(self.max_tokens):
-                state.stop_reason = "there is no room for another line"
+            if await state.lacks_room(self.max_tokens, "line"):
                 break
             stop = (INTERMEDIATE, "\n\n", "\nQuestion:")
             lines = (await state.write(self.max_tokens, ("lines", step), stop=stop)).text.rstrip()
             asked = _ASKED.search(state.parse_text(lines).text)
-            if _FINAL.search(lines) or not asked:
+            if not asked:
                 state.stop_reason = "the model asks no further question"
                 break
             state.notes, lines = f"{state.notes}{lines}\n{INTERMEDIATE}", ""
@@ -71,12 +70,14 @@ class SelfAsk(WritesAnswer):
         run, question = state.run, Question(state.question.id, follow_up, demos=state.question.demos)
         decision = run.trace.decide("retrieve", "search", "the model asks a follow-up", query=follow_up)
         hits = await state.search(decision, self.passages)
-        if not hits:
+        keep = await run.model.count(state.prompt(further=state.template.elicitation)) + self.max_tokens
+        apart = GenerationState(question, run, False, self.layout, self.prompts, state.sampling)
+        await apart.show_fitting(hits, keep=keep)
+        if not apart.hits:
+            if not await state.has_room(self.max_tokens):
+                return ""
             return (await state.write(self.max_tokens, ("own", step), stop=("\n",))).text.rstrip()
-        state.shown.append((0, (*(hit for _, hits in state.shown[-1:] for hit in hits), *hits)))
-        prompt = answer_prompt(run.model, question, hits, layout=self.layout, template=self.prompts)
-        sampling, key = Sampling(self.max_tokens, stop=stops_of(prompt)), ("intermediate", step)
-        request = GenerateRequest(prompt, sampling, key=key, on_text=run.trace.draft)
-        (written,) = await run.model.generate(request)
+        state.shown.append((0, (*(hit for _, before in state.shown[-1:] for hit in before), *apart.hits)))
+        written = await apart.write(self.max_tokens, ("intermediate", step))
         plain = " ".join(state.parse_text(written.text).text.split())
         return f" {short_answer(plain, question) or plain}"

@@ -211,12 +211,8 @@ class LongForm(Form):
         return tuple((piece.text, piece.hit.passage.id if piece.hit else "") for piece in path.segments)
 
     def score(self, path: Path) -> float:
-        """Return the mean score of the segments with a newly retrieved passage, or 0 without any.
-
-        If the support of a segment is not judged yet, the result is an upper bound.
-        """
-        scores = [self.parameters.segment_score(each) for each in path.segments if each.action == "retrieve"]
-        return sum(scores) / len(scores) if scores else 0.0
+        """Return the score of a path so far, or an upper bound if a segment is not judged yet."""
+        return self.parameters.path_score(path.segments)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
         """Return the best path, after judging the utility of each path whose utility is still unknown.

@@ -1,6 +1,7 @@
 """Self-RAG with the scores that the main text of its paper prints."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import ClassVar
 
 from askance.core.parameters import checked_dataclass
@@ -17,7 +18,8 @@ class SelfragPaper(Selfrag):
 
     The score of a segment is the probability p(y) of its text, which shrinks with each token, and the
     weighted shares of the most desirable tokens: [Relevant], [Fully supported] and [Utility:5], each among
-    the tokens of its group. Utility is judged for every segment. All else is as in `selfrag`.
+    the tokens of its group. Utility is judged for every segment, also for one without a new passage, and the
+    mean over all segments is part of the score of a path. All else is as in `selfrag`.
     """
 
     token_values: ClassVar[Mapping[Group, Distribution]] = {
@@ -28,8 +30,17 @@ class SelfragPaper(Selfrag):
 
     def segment_score(self, segment: Segment) -> float:
         """Return the score of a segment by equations 3 and 4, or an upper bound if it is not judged yet."""
-        utility = segment.utility if segment.is_judged else {tokens.BEST_TOKENS["utility"]: 1.0}
-        return Selfrag.segment_score(self, segment) + self.utility_score(utility)
+        return Selfrag.segment_score(self, segment) + self._grade(segment)
+
+    def path_score(self, segments: Sequence[Segment]) -> float:
+        """Return the mean score of the segments with a new passage, and the mean utility of all, added up."""
+        scores = [Selfrag.segment_score(self, each) for each in segments if each.action == "retrieve"]
+        grades = [self._grade(each) for each in segments if each.action != "lead"]
+        return fmean(scores or [0.0]) + fmean(grades or [0.0])
+
+    def _grade(self, segment: Segment) -> float:
+        best = {tokens.BEST_TOKENS["utility"]: 1.0}
+        return self.utility_score(segment.utility if segment.is_judged else best)
 
     def answer_score(self, segment: Segment) -> float:
         """Return the score of a segment that is a whole answer, which is that of any segment."""

@@ -1,6 +1,7 @@
 """The parameters of Self-RAG, and the rules that follow from them: retrieval, scores, hard constraints."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import ClassVar, Literal
 
 from askance.core.parameters import checked_dataclass, parameter
@@ -91,6 +92,10 @@ class OwnParameters(SelfragParameters):
         relevance = self.w_rel * self.group_score("relevance", segment.relevance)
         score = self.use_seqscore * segment.sequence_score + relevance
         return score + self.w_sup * self.group_score("support", support)
+
+    def path_score(self, segments: Sequence[Segment]) -> float:
+        """Return the mean score of the segments with a newly retrieved passage, or 0 without any."""
+        return fmean([self.segment_score(each) for each in segments if each.action == "retrieve"] or [0.0])
 
     def answer_score(self, segment: Segment) -> float:
         """Return the score of a segment that is a whole answer."""

@@ -5,7 +5,7 @@ A model that was trained on reflection tokens needs no scorer: it decides and ju
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -87,7 +87,8 @@ class SegmentWriter:
             self.run.trace.decide("segment", "no room", str(error))
             return Segment("", action, hit)
         is_new = bool(segment.text) and passage is not None and action == "retrieve"
-        later = {"support", "utility"} if self.parameters.grades_segments else {"support"}
+        later = {"support"} if is_new else set[str]()
+        later |= {"utility"} if self.parameters.grades_segments and segment.text else set()
         segment = replace(  # a judgement by the writing model does not count
             segment,
             relevance=relevance,
@@ -95,7 +96,7 @@ class SegmentWriter:
             utility={},
             labels=frozenset({most_likely(relevance)}),
             retrieve_probs={},
-            is_judged=not is_new or not later & self.parameters.needed_groups,
+            is_judged=not later & self.parameters.needed_groups,
         )
         if not segment.text or not (whole or self.parameters.reject_unsupported):
             return segment
@@ -108,17 +109,18 @@ class SegmentWriter:
         return replace(segment, utility=utility)
 
     async def with_judgements(self, path: Path, segment: Segment, *, key: Key) -> Segment:
-        """Return `segment`, which follows `path`, with its support (and its own utility, if any) judged."""
+        """Return `segment`, which follows `path`, with its support and its own utility judged, if any."""
         if segment.is_judged:
             return segment
-        judgements = [self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))]
+        judging, text = dict[str, Awaitable[Distribution]](), segment.text
+        if segment.action == "retrieve":
+            judging["support"] = self._judge("support", segment.hit, path.text, text, key=(*key, "support"))
         if self.parameters.grades_segments:
-            judgements.append(self._judge("utility", None, "", segment.text, key=(*key, "utility")))
-        support, *utility = await self.parameters.together(judgements)
+            judging["utility"] = self._judge("utility", None, "", text, key=(*key, "utility"))
+        judged = dict(zip(judging, await self.parameters.together(judging.values()), strict=True))
+        support, utility = judged.get("support", {}), judged.get("utility", {})
         labels = segment.labels | {most_likely(support)}
-        return replace(
-            segment, support=support, utility=utility[0] if utility else {}, labels=labels, is_judged=True
-        )
+        return replace(segment, support=support, utility=utility, labels=labels, is_judged=True)
 
     async def retrieve_probs(self, path: Path, *, key: Key) -> Distribution:
         """Return the probabilities of the retrieve tokens at the end of a path that has segments."""

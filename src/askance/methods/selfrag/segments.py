@@ -29,7 +29,7 @@ class Segment:
             scorer.
         retrieve_probs: The probabilities of the retrieve tokens at the end of the segment.
         sequence_score: The geometric mean of the token probabilities.
-        is_judged: False if the score depends on support that is not judged yet.
+        is_judged: False if the score depends on support or utility that is not judged yet.
     """
 
     written: str

@@ -131,8 +131,9 @@ class Encoding:
 
     def _encode(self, prompt: Prompt, bos: bool) -> tuple[TokenIds, list[EncodedText]]:
         parts = self._render(prompt) if isinstance(prompt, Chat) else prompt.parts
-        if isinstance(prompt, Chat) and prompt.continuation and (tag := self._opened_tag):
-            parts = [*parts, Span(f"{TAGS[tag]}\n\n")]  # the text continues the answer, not a thought
+        is_answer = isinstance(prompt, Chat) and prompt.continuation and not prompt.keeps_thoughts
+        if is_answer and (tag := self._opened_tag):
+            parts = [*parts, Span(f"{TAGS[tag]}\n\n")]
         encoded = list(self._encoded((*parts, *prompt.continuation), at_start=True))
         ids = tuple(id for each in encoded for id in each.ids)
         if bos and not isinstance(prompt, Chat) and ids[: len(self.vocabulary.bos)] != self.vocabulary.bos:
