@@ -104,7 +104,8 @@ class Analysis:
         if self.language == "english" and not _NOT_ENGLISH.search(plain):
             # The steps below return the same terms for such text, but take longer.
             words = (word.removesuffix("'s") for word in _ENGLISH_WORD.findall(plain))
-            return _stemmer("english").analyze(" ".join(word for word in words if word not in STOP_WORDS))
+            plain = " ".join(word for word in words if word not in STOP_WORDS)
+            return list(_stemmer("english").analyze(plain))
         terms = list[str]()
         for match in _WORD.finditer(plain):
             if match.lastgroup:  # without spaces: each character, and each pair of adjacent characters
