@@ -142,7 +142,7 @@ class ServedIndex:
         """
         await self.refresh()
         if where is not None:
-            check_filter(where, self._now.reader.fields)
+            check_filter(where, self._now.reader.manifest.fields)
         combined = all_of(self._filter_of(owner), where)
         return await self._changed(lambda index: index.remove(id, where=combined, path=_PATH + owner))
 
