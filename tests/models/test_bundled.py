@@ -69,9 +69,9 @@ def replaced(tiny_package, tmp_path, monkeypatch):
 
 @pytest.fixture
 def reader(replaced):
-    """Return a plain adapter in bfloat16. Transformers also writes the tokens of the base beside it."""
+    """Return a plain adapter in float16. Transformers also writes the tokens of the base beside it."""
     folder = replaced("READER", target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "down_proj"])
-    halves = {name: each.bfloat16() for name, each in load_file(folder / WEIGHTS).items()}
+    halves = {name: each.half() for name, each in load_file(folder / WEIGHTS).items()}
     save_file(halves, folder / WEIGHTS)
     (folder / ADDED).write_text('{"<|im_end|>": 2, "<tool_call>": 9}')
     return folder

@@ -245,8 +245,9 @@ def test_training_and_inference_encode_prompts_as_the_same_ids(prompt, llama_fol
     module, tokenizer = load_parts(str(llama_folder))
     encoding, model = encoding_of(tokenizer, module, "own"), as_model(module, tokenizer, name="model")
     assert len(encoding.encode(prompt)) == asyncio.run(model.count(prompt))
-    assert encoding.text_ids("</s>the river") == model.tokenize("</s>the river")
+    assert encoding.parts((untrusted("</s>the river"),), at_start=False) == model.tokenize("</s>the river")
     assert encoding.vocabulary.end_ids == {2}
-    assert encoding.vocabulary.decode_inside(encoding.text_ids("cat</s>")) == "cat</s>", "no space before it"
+    plain = encoding.parts((untrusted("cat</s>"),), at_start=False)
+    assert encoding.vocabulary.decode_inside(plain) == "cat</s>", "no space before it"
     module.generation_config.eos_token_id = [0, 2]
     assert encoding_of(tokenizer, module, "own").vocabulary.end_ids == {0, 2}

@@ -223,7 +223,7 @@ def save_adapter(
     from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet
     from askance.models.local.encoding import chat_template_digest
-    from askance.models.local.model_files import ADDED_TOKENS, ReaderNote, write_note
+    from askance.models.local.model_files import ADDED_TOKENS, NOTE, ReaderNote
 
     module, tokenizer = load_parts(base, device="cpu", dtype="float32")
     fingerprint = weights_fingerprint(module)
@@ -252,7 +252,7 @@ def save_adapter(
             method="lora",
             prompts="plain",
         )
-        write_note(folder, note)
+        (folder / NOTE).write_text(note.model_dump_json())
     return folder
 
 

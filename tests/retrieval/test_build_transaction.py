@@ -86,7 +86,7 @@ def test_a_checkpoint_of_another_analysis_or_half_removed_is_not_resumed(
     with monkeypatch.context() as patched:
         patched.setattr(index_folder.shutil, "rmtree", half_removed)
         with pytest.raises(KeyboardInterrupt):
-            build(*rows_of("new"), analysis=Analysis(stemming=False))
+            build(*rows_of("new"), analysis=Analysis(language="german"))
     assert build(*rows_of("new")).outcomes == {"added": 10}
 
 
@@ -160,4 +160,4 @@ def test_without_hard_links_files_are_copied(build, index, found, monkeypatch):
     build(("a", "text"), ("b", "new text"))
     assert found(index, "text") == {"a": "text", "b": "new text"}
     with pytest.raises(BadIndex, match="another folder"):
-        build(("a", "text"), analysis=Analysis(stop_words=False))
+        build(("a", "text"), analysis=Analysis(language="german"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from askance.configuration.settings import EngineConfig
+from askance.configuration.server import ServerConfig
 from askance.models.scripted import ScriptedModel
 from askance.serve.app import create_app
 from askance.serve.limits import Limits
@@ -83,7 +83,7 @@ def serving(
 ):
     """A server on a free port of loopback, which is stopped at the end of the block."""
     model = model or ScriptedModel(lambda prompt, key: ANSWER)
-    config = EngineConfig(**{"method": "single", "models": {"answer": model}, "index": index, **settings})
+    config = ServerConfig(**{"method": "single", "models": {"answer": model}, "index": index, **settings})
     with_filters = {key: (filters or {}).get(key) for key in keys}
     app = create_app(config, Keys(with_filters), hosts=hosts, limits=limits)
     listening = open_socket("127.0.0.1", 0)

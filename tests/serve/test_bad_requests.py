@@ -93,7 +93,7 @@ def test_fields_without_an_effect_are_listed_or_refused_if_the_server_is_strict(
     (*_, last) = chunks_of(served.ask(stream=True, **USED | fields).text)
     assert sorted(last["askance"]["ignored"]) == reasons
     assert served.answered(**USED)["askance"]["ignored"] == []
-    with serving(sample_index, limits=Limits(strict_parameters=True)) as strict:
+    with serving(sample_index, strict_parameters=True) as strict:
         for name, value in fields.items():
             response = strict.ask(**{name: value})
             assert (response.status_code, response.json()["error"]["param"]) == (400, name)

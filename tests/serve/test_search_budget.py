@@ -15,7 +15,6 @@ from askance.methods.dragin.method import Dragin
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.serve.limits import Limits
 from askance.serve.search_budget import SearchBudget
 from tests.serve.served import serving
 from tests.tolerances import near
@@ -104,10 +103,8 @@ def test_a_method_without_a_threshold_has_no_budget():
 
 
 def test_the_server_moves_the_threshold_of_requests_that_do_not_set_it(sample_index):
-    thresholds, limits = [], Limits(in_flight=4, searches_per_question=1.0)
-    with serving(
-        sample_index, ScriptedModel(lambda prompt, key: DOUBTFUL), limits=limits, method="flare"
-    ) as served:
+    thresholds, model = [], ScriptedModel(lambda prompt, key: DOUBTFUL)
+    with serving(sample_index, model, searches_per_question=1.0, method="flare") as served:
         for number in range(13):
             own = {"search_below": 0.3} if number in (3, 12) else {}
             answer = served.answered(model="askance/flare", askance=own)

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from askance import Budget
-from askance.configuration.settings import EngineConfig
+from askance.configuration.server import ServerConfig
 from askance.core.errors import MissingAbility, PromptTooLong
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.writer import open_writer
@@ -54,7 +54,7 @@ class Server:
             traces=random.choice((2, 256)),
             trace_events=random.choice((20, 200_000)),
         )
-        config = EngineConfig(
+        config = ServerConfig(
             method="single",
             models={"answer": WatchedModel(self.model)},
             index=self.index,

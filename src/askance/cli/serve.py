@@ -38,12 +38,7 @@ def serve(sourced: SourcedConfig, otel: OtelFlag = False) -> None:
     check_address(config.host, keys)
     if config.budget.seconds is None:
         config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
-    limits = Limits(
-        config.questions_in_flight,
-        config.waiting,
-        strict_parameters=config.strict_parameters,
-        searches_per_question=config.searches_per_question,
-    )
+    limits = Limits(config.questions_in_flight, config.waiting)
     hosts = allowed_hosts(config.host, config.allow_host)
     with open_socket(config.host, config.port) as listening, recording(otel) as on_end:
         app = create_app(config, keys, hosts=hosts, limits=limits, on_end=on_end)

@@ -120,18 +120,12 @@ class Grid:
         """Return the file and the table at `keys`."""
         return f"{self.place}, [{'.'.join(keys)}]" if keys else self.place
 
-    def experiments(
-        self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
-    ) -> dict[str, Experiment]:
+    def experiments(self) -> dict[str, Experiment]:
         """Return all experiments by ``DATASET/MODEL/METHOD``, or ``DATASET/MODEL/METHOD@SEED``.
 
         Experiments with the same model follow each other.
-
-        Args:
-            base: The layers of settings that the file overrides; models come only from the file.
-            flags: Settings that override the file.
         """
-        return {name: cast(Experiment, each.config) for name, each in self._sourced(base, flags)}
+        return {name: cast(Experiment, each.config) for name, each in self._sourced((), ())}
 
     def prepare(
         self,
@@ -142,6 +136,8 @@ class Grid:
         """Load and check everything that the experiments need, except models (see `prepare_experiment`).
 
         Args:
+            base: The layers of settings that the file overrides; models come only from the file.
+            flags: Settings that override the file.
             load: A caching function that calls a loader, if several grids share what they load.
 
         Raises:

@@ -32,7 +32,7 @@ class IndexRetriever:
     @property
     def fields(self) -> FieldKinds:
         """The fields of the indexed documents."""
-        return self.index.fields
+        return self.index.manifest.fields
 
     def filtered(self, where: Filter) -> Self:
         """Return a retriever that searches only the documents that pass `where`, too."""

@@ -78,10 +78,10 @@ STOP_WORDS = frozenset(
 class Analysis:
     """The text analysis that turns text into terms. Queries must be analysed like the passages of the index.
 
+    The most frequent words of the language are left out, and others are reduced to their stems (Snowball), so
+    that "rivers" finds "river". In other languages than English, letters also lose their accents.
+
     Attributes:
-        stop_words: True if the most frequent words of the language are left out.
-        stemming: True if words are reduced to their stems (Snowball), so that "rivers" finds "river". In
-            other languages than English, letters also lose their accents.
         language: The language of words in Latin script, one of `text.words.LANGUAGES`. If that is written in
             another script, these words are English.
 
@@ -89,8 +89,6 @@ class Analysis:
         UnknownName: The language is unknown.
     """
 
-    stop_words: bool = True
-    stemming: bool = True
     language: str = "english"
 
     def __post_init__(self) -> None:
@@ -102,25 +100,24 @@ class Analysis:
         plain = text if text.isascii() else compatibility_form(text).replace("’", "'")
         if self.language == "turkish":
             plain = plain.replace("I", "ı").replace("İ", "i")
-        plain, rules = plain.lower(), (self.language, self.stop_words, self.stemming)
+        plain = plain.lower()
         if self.language == "english" and not _NOT_ENGLISH.search(plain):
             # The steps below return the same terms for such text, but take longer.
-            words = [word.removesuffix("'s") for word in _ENGLISH_WORD.findall(plain)]
-            if self.stop_words:
-                words = [word for word in words if word not in STOP_WORDS]
-            return _stemmer("english").analyze(" ".join(words)) if self.stemming else words
+            words = (word.removesuffix("'s") for word in _ENGLISH_WORD.findall(plain))
+            plain = " ".join(word for word in words if word not in STOP_WORDS)
+            return list(_stemmer("english").analyze(plain))
         terms = list[str]()
         for match in _WORD.finditer(plain):
             if match.lastgroup:  # without spaces: each character, and each pair of adjacent characters
                 run = match[0].replace("\n", "")
                 terms += [*run, *map("".join, pairwise(run))]
             else:
-                terms += _word_terms(match[0], *rules)
+                terms += _word_terms(match[0], self.language)
         return terms
 
 
 @lru_cache(maxsize=65_536)
-def _word_terms(written: str, language: str, stop_words: bool, stemming: bool) -> tuple[str, ...]:
+def _word_terms(written: str, language: str) -> tuple[str, ...]:
     """Return the terms of a word in lower case."""
     of_latin = "english" if language in _OF_SCRIPT else language
     language = next((name for name, letters in _OF_SCRIPT.items() if letters.match(written)), of_latin)
@@ -132,10 +129,7 @@ def _word_terms(written: str, language: str, stop_words: bool, stemming: bool) -
         words = written.translate(_NOT_WRITTEN).split("'")
     if language == "arabic":
         words = [word.translate(_ARABIC) for word in words]
-    if stop_words:
-        words = [word for word in words if word not in _stop_words(language)]
-    if not stemming:
-        return tuple(filter(None, words))
+    words = [word for word in words if word not in _stop_words(language)]
     if language == "arabic":
         stems = list(map(_light_arabic_stem, words))
     else:

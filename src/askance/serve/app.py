@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from askance.ask import NoRetriever, check_question
 from askance.configuration.methods import defaults_of, parameter_schema
-from askance.configuration.settings import EngineConfig
+from askance.configuration.server import ServerConfig
 from askance.conversation import engine_for
 from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter
@@ -63,21 +63,21 @@ class Application:
     """The state of a server, and its routes.
 
     Args:
-        config: The configuration of the engine. The models are loaded here.
+        config: The configuration of the server. The models are loaded here.
         on_end: Receives the complete trace of every question (see `Engine`).
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
 
-    def __init__(self, config: EngineConfig, keys: Keys, limits: Limits, on_end: OnEnd) -> None:
+    def __init__(self, config: ServerConfig, keys: Keys, limits: Limits, on_end: OnEnd) -> None:
         if config.index is None and keys.filters:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
         encoder, opened = (self.index.encoder, self.index.opened) if self.index else (None, None)
         engine = replace(config.open_to_answer(encoder=encoder, retriever=opened), on_end=on_end)
-        self.engines = Engines(config, engine, limits.searches_per_question)
-        self.keys, self.limits = keys, limits
+        self.engines = Engines(config, engine)
+        self.keys, self.limits, self._is_strict = keys, limits, config.strict_parameters
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(self.admission)
         self._retriever = engine.retriever
@@ -99,7 +99,7 @@ class Application:
         """Return the checked question of a request."""
         name = self.engines.method_name(body.model)
         known = sorted(defaults_of(type(self.engines.engine_for(name).method)))
-        parameters, unused = read_parameters(body, known, name, is_strict=self.limits.strict_parameters)
+        parameters, unused = read_parameters(body, known, name, is_strict=self._is_strict)
         options = body.askance or AskanceOptions()
         where = None if options.where is None else parse_filter(options.where)
         engine = self.engines.engine_for(name, parameters, body.seed)
@@ -216,7 +216,7 @@ class Application:
 
 
 def create_app(
-    config: EngineConfig,
+    config: ServerConfig,
     keys: Keys = Keys(),
     *,
     hosts: frozenset[str] | None = None,
@@ -226,7 +226,7 @@ def create_app(
     """Load the engine and return the server as an ASGI application.
 
     Args:
-        config: The configuration of the engine.
+        config: The configuration of the server.
         keys: The API keys; without keys, everyone who reaches the server may use it.
         hosts: The host names that requests may name; None accepts any (see `Guard`).
         limits: The limits of the server.

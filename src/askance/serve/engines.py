@@ -9,7 +9,7 @@ from typing import Any
 from askance.ask import Engine
 from askance.configuration.catalogue import METHODS, NAMES
 from askance.configuration.methods import make_method, with_members
-from askance.configuration.settings import EngineConfig
+from askance.configuration.server import ServerConfig
 from askance.configuration.thresholds import check_fingerprint
 from askance.core.errors import InputError, ParameterError, ThresholdError, UnknownName, about
 from askance.core.extensions import known_names
@@ -30,9 +30,8 @@ class Engines:
     """The engines that share the models and the encoder of one configuration.
 
     Args:
-        engine: The engine that `config.open` made, which answers if a request names no method.
-        searches: The mean number of searches of a question to keep near, for the method of `engine`; None
-            for no such budget.
+        engine: The engine that `config.open` made, which answers if a request names no method, within the
+            budget of searches of the configuration if there is one.
 
     Raises:
         InputError: There is a budget, and the method has no threshold.
@@ -41,8 +40,9 @@ class Engines:
         default: The name of the method of `engine`.
     """
 
-    def __init__(self, config: EngineConfig, engine: Engine, searches: float | None) -> None:
+    def __init__(self, config: ServerConfig, engine: Engine) -> None:
         self.default = name_of(type(engine.method))
+        searches = config.searches_per_question
         self._budget = None if searches is None else SearchBudget(searches, engine.method)
         self._config, self._engine = config, engine
         self._known = tuple(dict.fromkeys((self.default, *known_names("methods", METHODS))))

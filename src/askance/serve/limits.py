@@ -54,9 +54,6 @@ class Limits:
         connections: The number of open connections. Further ones are refused with 503.
         connections_per_address: The number of open connections of one address, so that one client can't keep
             all others out. The addresses of a network of IPv6 (/64) count as one.
-        strict_parameters: Whether to refuse requests with fields that change nothing. By default, the
-            response lists these fields under ``askance.ignored``.
-        searches_per_question: The mean number of searches of a question (see `SearchBudget`); None for none.
     """
 
     in_flight: int = 1
@@ -70,8 +67,6 @@ class Limits:
     trace_events: int = 200_000
     connections: int = 1_000
     connections_per_address: int = 250
-    strict_parameters: bool = False
-    searches_per_question: float | None = None
 
 
 class Admission:

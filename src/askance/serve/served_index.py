@@ -28,6 +28,7 @@ from askance.retrieval.index.passages import passage_id
 from askance.retrieval.index.reader import IndexReader, open_index_reader
 from askance.retrieval.index.writer import IndexWriter, open_writer
 from askance.retrieval.reranking import RerankedRetriever
+from askance.storage.durable_files import file_state
 
 T = TypeVar("T")
 _PATH = "http:"
@@ -68,7 +69,7 @@ class ServedIndex:
     """
 
     def __init__(self, config: EngineConfig, folder: Path, filters: Mapping[str, Filter] = {}) -> None:
-        self.folder = folder
+        self.folder, self._manifest = folder, folder / MANIFEST
         self._filters = filters
         self._where = None if config.where is None else parse_filter(config.where)
         self.encoder = config.open_encoder()
@@ -78,7 +79,7 @@ class ServedIndex:
         self._config = config
         self._reranked: RerankedRetriever | None = None
         self._lock = asyncio.Lock()
-        self._stamp = self._manifest_stamp()
+        self._stamp = file_state(self._manifest)
         self._now = self._open()
         for owner in ("", *filters):
             filtered_retriever(self._now.retriever, self._filter_of(owner))
@@ -142,13 +143,13 @@ class ServedIndex:
         """
         await self.refresh()
         if where is not None:
-            check_filter(where, self._now.reader.fields)
+            check_filter(where, self._now.reader.manifest.fields)
         combined = all_of(self._filter_of(owner), where)
         return await self._changed(lambda index: index.remove(id, where=combined, path=_PATH + owner))
 
     async def refresh(self) -> None:
         """Open the newest generation. If it can't be opened, the present one stays in use."""
-        if self._manifest_stamp() in (self._stamp, None):
+        if file_state(self._manifest) in (self._stamp, None):
             return
         async with self._lock:
             await self._reopen()
@@ -175,7 +176,7 @@ class ServedIndex:
         return await asyncio.shield(asyncio.create_task(written()))
 
     async def _reopen(self) -> None:
-        stamp = self._manifest_stamp()
+        stamp = file_state(self._manifest)
         if stamp in (self._stamp, None):
             return
         with suppress(AskanceError):  # the index may have been replaced by one that can't be used
@@ -196,13 +197,6 @@ class ServedIndex:
             ids = (passage_id(entry.id, number, entry.passages) for number in numbers)
             private.setdefault(entry.path.removeprefix(_PATH), set()).update(ids)
         return _Generation(self._config.cached_retriever(retriever), reader, private)
-
-    def _manifest_stamp(self) -> tuple[int, int] | None:
-        """Return a value that changes whenever the manifest is replaced, or None if there is no manifest."""
-        with suppress(OSError):
-            status = (self.folder / MANIFEST).stat()
-            return status.st_mtime_ns, status.st_ino
-        return None
 
 
 class VisiblePassages(WrappedRetriever):

@@ -54,6 +54,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def file_state(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is changed or replaced, or None if it does not exist."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None
+
+
 @contextmanager
 def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
     """Hold the lock of a folder, which is created if necessary.

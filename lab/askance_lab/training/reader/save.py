@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from askance.models.local.model_files import ReaderNote, write_note
+from askance.core.safe_text import json_line
+from askance.models.local.model_files import NOTE, ReaderNote
 from askance_lab.training.loop.model_card import render_card
 from askance_lab.training.loop.schedule import TrainingSchedule
 from askance_lab.training.loop.trainer import TrainingStatus
@@ -61,7 +62,7 @@ def save_reader(folder: Path, module: Any, tokenizer: Any, note: ReaderNote) -> 
     else:
         module.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    write_note(folder, note)
+    (folder / NOTE).write_text(json_line(note.model_dump()) + "\n", encoding="utf-8")
 
 
 def _write_adapter(folder: Path, module: Any, base: str) -> None:

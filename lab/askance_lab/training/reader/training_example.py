@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from askance.core.errors import InputError
-from askance.core.types import Prompt, Raw, Span, TokenIds
+from askance.core.errors import InputError, ModelSpecError
+from askance.core.types import Prompt, Raw, Span, TokenIds, untrusted
 from askance.models.local.encoding import Encoding
 
 
@@ -94,26 +94,47 @@ def encode(
 
     Raises:
         InputError: The model's chat template refuses an example.
+        ModelSpecError: The tokenizer has no end token.
     """
     encoded, num_too_long = [], Counter[str]()
     for example in examples:
         prompt_ids = _prompt_ids(example, encoder)
         weights: tuple[float, ...] = ()
         if isinstance(example.target, str):
-            target_ids = encoder.text_ids(example.target)
+            target_ids = _text_ids(example.target, encoder)
         else:
             target_ids, weights = _weighted_ids(example.target, encoder)
-        ids = (*prompt_ids, *target_ids, encoder.end_id)
+        ids = (*prompt_ids, *target_ids, _end_id(encoder))
         if len(ids) > max_tokens:
             num_too_long[example.task] += 1
             continue
         num_answer = 0
         if example.answer and isinstance(example.target, str):
             # A token that crosses the border between reasoning and answer belongs to the answer.
-            reasoning_ids = encoder.text_ids(example.target.removesuffix(example.answer))
+            reasoning_ids = _text_ids(example.target.removesuffix(example.answer), encoder)
             num_answer = len(target_ids) + 1 - len(reasoning_ids)
         encoded.append(EncodedExample(example.task, example.id, ids, len(prompt_ids), num_answer, weights))
     return tuple(encoded), num_too_long
+
+
+def _text_ids(text: str, encoder: Encoding) -> TokenIds:
+    """Return the ids of plain text that follows a prompt: no BOS, no added space, no control tokens."""
+    return encoder.parts((untrusted(text),), at_start=False)
+
+
+def _end_id(encoder: Encoding) -> int:
+    """Return the id of the end token, which a model is trained to write at the end of a text.
+
+    Raises:
+        ModelSpecError: The tokenizer has no end token.
+    """
+    vocabulary = encoder.vocabulary
+    if vocabulary.tokenizer.eos_token_id is None:
+        raise ModelSpecError(
+            f"the tokenizer of {vocabulary.name!r} names no end token, so its model can't be taught where "
+            "to stop: set eos_token in its tokenizer_config.json."
+        )
+    return int(vocabulary.tokenizer.eos_token_id)
 
 
 def _weighted_ids(target: tuple[TargetSpan, ...], encoder: Encoding) -> tuple[TokenIds, tuple[float, ...]]:

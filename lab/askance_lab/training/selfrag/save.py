@@ -77,7 +77,7 @@ class SelfRagWriter:
             return
         target = folder / "model.gguf"
         try:
-            from askance.models.llama_cpp.packing import write_trained  # needs llama.cpp, which is an extra
+            from askance_lab.training.selfrag.trained_gguf import write_trained  # needs llama.cpp, an extra
 
             write_trained(self._source, target, folder, self._added.new, matrices="Q8_0")
         except (ModelSpecError, MissingExtra) as error:

@@ -5,6 +5,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from lab.tests.training.reader.encoded_examples import (
@@ -34,13 +35,13 @@ from tests.tolerances import assert_near, near
 class Letters:
     """One id a letter."""
 
-    end_id = 0
+    vocabulary = SimpleNamespace(tokenizer=SimpleNamespace(eos_token_id=0))
 
     def encode(self, prompt):
-        return self.text_ids("".join(span.text for span in prompt.parts))
+        return self.parts(prompt.parts)
 
-    def text_ids(self, text):
-        return tuple(map(ord, text))
+    def parts(self, spans, at_start=True):
+        return tuple(map(ord, "".join(span.text for span in spans)))
 
 
 def example(prompt, target, id="d/1", task="reading"):

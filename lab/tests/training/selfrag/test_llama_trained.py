@@ -11,7 +11,7 @@ from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.methods.selfrag.tokens import ALL_TOKENS, ReflectionVocabulary
 from askance.models.hf.load import as_model, save_parts
 from askance.models.llama_cpp import load_gguf
-from askance.models.llama_cpp.packing import write_trained
+from askance_lab.training.selfrag.trained_gguf import write_trained
 from askance_lab.training.selfrag.vocabulary import add_reflection_tokens
 from tests.tolerances import near
 

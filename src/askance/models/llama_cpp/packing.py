@@ -1,4 +1,4 @@
-"""Write a GGUF model after the file of another: with other types of weights, an adapter, or trained weights.
+"""Write a GGUF model after the file of another, with other types of weights or an adapter.
 
 Llama.cpp has fast matrix products only for some types of weights: with Q4_1, it computes a prompt at seven
 tenths of the speed of Q8_0. A separate adapter costs two more products for each matrix and each token. An
@@ -18,7 +18,7 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, LlamaFileType, ReaderTensor
 from numpy.typing import NDArray
-from safetensors import SafetensorError, deserialize
+from safetensors.numpy import load_file
 
 from askance.core.errors import ModelSpecError
 from askance.core.notes import doing
@@ -33,9 +33,7 @@ _NAME = re.compile(
 """The names of an adapter's tensors. Peft calls the rows of added tokens a delta."""
 _HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
 """The metadata entries that give the number of heads. Several query heads may share one key head."""
-_NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-"""The types of weights. Numpy has no bfloat16, which is the upper half of a float32."""
-_EMBEDDINGS = ("token_embd.weight", "output.weight")
+EMBEDDINGS = ("token_embd.weight", "output.weight")
 _CONTROL = 3
 """The type of a control token in a GGUF vocabulary."""
 _ADDED = {"tokenizer.ggml.token_type": _CONTROL, "tokenizer.ggml.scores": 0.0}
@@ -133,48 +131,17 @@ def pack(source: Path, target: Path, adapter: Path | None = None, *, matrices: s
     base = GgufFile(source)
     lora = Lora(1.0, {}, (), {}) if adapter is None else read_lora(adapter, base)
     with (
-        _writer_after(base, target, lora.tokens, matrices) as writer,
+        writer_after(base, target, lora.tokens, matrices) as writer,
         doing("quantising tensors", total=len(base.tensors)) as advance,
     ):
         for name, tensor in base.tensors.items():
-            kind = _type_of(tensor, "" if name in _EMBEDDINGS else matrices)
+            kind = type_of(tensor, "" if name in EMBEDDINGS else matrices)
             writer.add_tensor(name, _converted(tensor, kind, lora), raw_dtype=kind)
             advance(1)
 
 
-def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str], *, matrices: str) -> None:
-    """Write the model in a folder of transformers to `target`, with the metadata of the file `source`.
-
-    Args:
-        source: The file of the model that training started from.
-        folder: The folder of the trained model, whose weights are safetensors.
-        tokens: The control tokens that were added, in the order of their ids, which follow those of `source`.
-        matrices: The type of all matrices, as for `pack`.
-
-    Raises:
-        ModelSpecError: The file `source` is damaged, or the folder holds other tensors than the file.
-        OSError: The file `target` can't be written.
-    """
-    base = GgufFile(source)
-    with _writer_after(base, target, tokens, matrices) as writer:
-        missing = set(base.tensors)
-        for name, numbers in _tensors(folder, base):
-            _check_shape(name, numbers, base, len(tokens), folder)
-            kind = _type_of(base.tensors[name], matrices) if numbers.ndim > 1 else GGMLQuantizationType.F32
-            writer.add_tensor(name, gguf.quantize(numbers, kind), raw_dtype=kind)
-            missing.discard(name)
-        # Tables of rotary frequencies are computed from the configuration, and are in no folder.
-        for name in sorted(missing):
-            if not name.startswith("rope_"):
-                raise ModelSpecError(
-                    f"the folder {str(folder)!r} lacks the tensor {name} of {str(source)!r}."
-                )
-            tensor = base.tensors[name]
-            writer.add_tensor(name, tensor.data, raw_dtype=tensor.tensor_type)
-
-
 @contextmanager
-def _writer_after(base: GgufFile, target: Path, tokens: Sequence[str], matrices: str) -> Iterator[GGUFWriter]:
+def writer_after(base: GgufFile, target: Path, tokens: Sequence[str], matrices: str) -> Iterator[GGUFWriter]:
     """Yield a writer with the metadata of `base`, to which `tokens` are added as control tokens.
 
     All that the writer has collected is written at the end of the block.
@@ -198,7 +165,7 @@ def _writer_after(base: GgufFile, target: Path, tokens: Sequence[str], matrices:
         writer.close()
 
 
-def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
+def type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
     """Return the type that a tensor gets in the new file."""
     if not wanted or len(tensor.shape) < 2:
         return tensor.tensor_type
@@ -217,44 +184,12 @@ def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora) -> 
     return packed if rows is None else np.concatenate([packed, gguf.quantize(rows.astype(np.float32), kind)])
 
 
-def _tensors(folder: Path, base: GgufFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the tensors of a folder in float32, with the names and the row order of llama.cpp."""
-    names = tensor_names(base)
-    try:
-        for path in sorted(folder.glob("*.safetensors")):
-            for name, numbers in read_tensors(path):
-                part, _, kind = name.rpartition(".")
-                renamed = names.get_name(part) if names else None
-                if renamed is None:
-                    raise ModelSpecError(
-                        f"the folder {str(folder)!r} holds {name!r}, and {str(base.path)!r} has no place "
-                        "for it."
-                    )
-                if f"{renamed}.{kind}" in base.tensors:  # a tied output matrix is not stored twice
-                    yield f"{renamed}.{kind}", reordered_heads(numbers.astype(np.float32), part, base)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelSpecError(f"the weights in {str(folder)!r} can't be read: {error}.") from error
-
-
-def _check_shape(
-    name: str, numbers: NDArray[np.float32], base: GgufFile, num_tokens: int, folder: Path
-) -> None:
-    # A tensor's own shape is in the reversed order.
-    rows, *columns = (int(extent) for extent in reversed(base.tensors[name].shape))
-    expected = (rows + (num_tokens if name in _EMBEDDINGS else 0), *columns)
-    if numbers.shape != expected:
-        raise ModelSpecError(
-            f"the tensor {name} in {str(folder)!r} has the shape {numbers.shape}, and {expected} is expected "
-            f"after {str(base.path)!r} and {num_tokens} added tokens."
-        )
-
-
 def read_lora(folder: Path, base: GgufFile) -> Lora:
     """Read an adapter that was made for `base`: a plain LoRA of peft, as the adapters of askance are."""
     settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     parts: dict[str, dict[str, NDArray[Any]]] = {}
     names, rows = tensor_names(base), {}
-    for name, numbers in read_tensors(folder / WEIGHTS):
+    for name, numbers in load_file(folder / WEIGHTS).items():
         match = _NAME.fullmatch(name)
         assert match, f"{name} is no part of a plain LoRA"
         assert names, f"an adapter for the architecture {base.architecture}"
@@ -265,17 +200,6 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
         else:
             rows[tensor] = numbers
     return Lora(settings["lora_alpha"] / settings["r"], parts, tuple(read_added_tokens(folder)), rows)
-
-
-def read_tensors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the tensors of a safetensors file with their names."""
-    for name, tensor in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
-        if tensor["dtype"] not in _NUMBERS:
-            raise ValueError(f"{name} is of the type {tensor['dtype']}")
-        numbers = np.frombuffer(tensor["data"], _NUMBERS[tensor["dtype"]]).reshape(tensor["shape"])
-        if tensor["dtype"] == "BF16":
-            numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
-        yield name, numbers
 
 
 def tensor_names(base: GgufFile) -> gguf.TensorNameMap | None:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from askance.core.errors import InputError, MissingAbility, ModelSpecError
+from askance.core.errors import InputError, MissingAbility
 from askance.core.parameters import Parameters, checked_dataclass, parameter, parse_parameters
 from askance.core.safe_text import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
@@ -85,20 +85,6 @@ class Encoding:
         settings = repr((text, control, ends, chat_template_digest(self._tokenizer)))
         settings += self.thinking.fingerprint
         return blake2b(settings.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-    @property
-    def end_id(self) -> int:
-        """The id of the end token that a model is trained to write at the end of a text.
-
-        Raises:
-            ModelSpecError: The tokenizer has no end token.
-        """
-        if self._tokenizer.eos_token_id is None:
-            raise ModelSpecError(
-                f"the tokenizer of {self._name!r} names no end token, so its model can't be taught where "
-                "to stop: set eos_token in its tokenizer_config.json."
-            )
-        return int(self._tokenizer.eos_token_id)
 
     def encode(self, prompt: Prompt) -> TokenIds:
         """Return the token ids of a prompt, exactly as the model gets them.
@@ -185,10 +171,6 @@ class Encoding:
                 encoded = [EncodedText(ids, partial(self.vocabulary.texts, ids))]
             at_start = at_start and not any(each.ids for each in encoded)
             yield from encoded
-
-    def text_ids(self, text: str) -> TokenIds:
-        """Return the ids of plain text that follows a prompt: no BOS, no added space, no control tokens."""
-        return self.parts((Span(text, trusted=False),), at_start=False)
 
     def _spans(self, spans: Sequence[Span], *, at_start: bool) -> Iterable[EncodedText]:
         """Tokenize adjacent spans as one string, or one by one if untrusted text could yield a control token.

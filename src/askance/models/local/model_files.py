@@ -17,8 +17,6 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from pydantic_core import from_json
 
 from askance.core.errors import ModelSpecError, first_flaw
-from askance.core.safe_text import json_line
-from askance.storage.durable_files import write_atomically
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -149,12 +147,3 @@ def read_note(folder: Path) -> ReaderNote | None:
     """
     path = folder / NOTE
     return read_record(path, "the note", _REMEDY, ReaderNote) if path.is_file() else None
-
-
-def write_note(folder: Path, note: ReaderNote) -> None:
-    """Write `reader.json` into a folder atomically.
-
-    Raises:
-        OSError: The file can't be written.
-    """
-    write_atomically(folder / NOTE, json_line(note.model_dump()) + "\n")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import BadIndex
-from askance.core.filters import FieldKinds, Filter
+from askance.core.filters import Filter
 from askance.core.ports import Encoder
 from askance.core.types import Hit, Passage
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, Selection
@@ -59,11 +59,6 @@ class IndexReader:
         # Two threads must not use one SQLite connection at the same time.
         self._lock = threading.Lock()
         self._selections: dict[str, Selection] = {}
-
-    @property
-    def fields(self) -> FieldKinds:
-        """The fields of the documents with the types of their values."""
-        return self.manifest.fields
 
     async def search_terms(
         self,

@@ -28,6 +28,7 @@ from askance.core.errors import InputError, ParameterError
 from askance.core.notes import note
 from askance.retrieval.index.formats import read_file
 from askance.retrieval.index.formats.content import DocumentRow, Rows, UnreadableFile, UnreadPart, whole
+from askance.storage.durable_files import file_state
 
 _BATCH_CHARACTERS = 1_000_000
 """The text of a file of rows that is kept until it is known that the file did not change."""
@@ -211,7 +212,7 @@ def _replies(path: Path) -> Iterator[_Reply]:
     again, unless its first rows were passed on.
     """
     for _ in range(_NUM_TRIES):
-        before, reason = _state(path), ""
+        before, reason = file_state(path), ""
         batch, num_characters, is_passed_on = list[DocumentRow | UnreadPart](), 0, False
         try:
             for row in read_file(path):
@@ -230,17 +231,9 @@ def _replies(path: Path) -> Iterator[_Reply]:
             reason = _MEMORY
         except Exception as error:
             reason = f"can't be read ({type(error).__name__}: {error})"
-        has_changed = _state(path) != before
+        has_changed = file_state(path) != before
         if is_passed_on or not has_changed:
             yield batch
             yield "it changed while it was read; index it again" if has_changed else reason
             return
     yield "it changes while it is read; index it again when it is complete"
-
-
-def _state(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with the content of a file, or None if the file does not exist."""
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_mtime_ns, status.st_size, status.st_ino
-    return None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from errno import EINVAL
 from pathlib import Path
@@ -78,11 +78,6 @@ ReadFile = Callable[[Path], Rows]
 
 def whole(row: DocumentRow) -> DocumentRow:
     """Return a row with U+FFFD in place of each half of a character, which no index can store."""
-    marked = (mark.section for mark in row.marks)
-    values = (value for value in row.fields.values() if isinstance(value, str))
-    with suppress(UnicodeEncodeError):
-        "".join((row.title, row.text, row.sheet, row.id or "", *marked, *row.fields, *values)).encode()
-        return row
     marks = tuple(mark._replace(section=whole_characters(mark.section)) for mark in row.marks)
     fields = {
         whole_characters(name): whole_characters(value) if isinstance(value, str) else value
