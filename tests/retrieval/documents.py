@@ -123,12 +123,12 @@ def pptx(*slides: str, parts: Mapping[str, str | bytes] = _NONE) -> bytes:
 
 
 def xlsx(
-    cells: str, strings: str = "", styles: str = "", sheets: tuple[str, ...] = ("Models",), after: str = "",
-    head: str = "", parts: Mapping[str, str | bytes] = _NONE,
+    cells: str, strings: str = "", styles: str = "", sheets: tuple[str, ...] = ("Models",), before: str = "",
+    after: str = "", head: str = "", parts: Mapping[str, str | bytes] = _NONE,
 ) -> bytes:  # fmt: skip
     """Return a workbook whose sheets have the same rows, given as XML."""
     names = "".join(f'<sheet name="{name}" sheetId="1" r:id="worksheet"/>' for name in sheets)
-    worksheet = xml("x:worksheet", f"<sheetData>{cells}</sheetData>{after}", head)
+    worksheet = xml("x:worksheet", f"{before}<sheetData>{cells}</sheetData>{after}", head)
     members = {
         "_rels/.rels": relations(officeDocument="xl/workbook.xml"),
         "xl/workbook.xml": xml("x:workbook", f"<sheets>{names}</sheets>"),

@@ -44,7 +44,7 @@ def pairs(*cells):
 
 TEXT, TABLE = (spreadsheets, "MAX_TEXT_CHARACTERS", 1_000), (spreadsheets, "MAX_TABLE_CHARACTERS", 40_000)
 LONG, SPACES = (content, "MAX_TEXT_CHARACTERS", 1_000), (opendocument, "MAX_TEXT_CHARACTERS", 1_000)
-FAR = "".join(map(row, ("A1", "XFD2", "XFD3", "XFD4"), "abcd"))
+FAR, STREAMED = "".join(map(row, ("A1", "XFD2", "XFD3", "XFD4"), "abcd")), '<dimension ref="A1:XFD1048576"/>'
 SPACED = '<p>a<s text:c="100"/>b</p>' * 11
 SHARED = "<row>" + '<c t="s"><v>0</v></c>' * 11 + "</row>", f"<si><t>{'x' * 100}</t></si>"
 KEYS = json.dumps([{f"key {number}": 1} for number in range(10_000)])
@@ -56,7 +56,8 @@ BOUNDS = {
     "a table of 16,000,001 columns": (TEXT, pairs(cell("", 16_000) * 1_000, cell("x"))),
     "a table of 16,501 columns": (TEXT, pairs(cell("x"), cell("", 16_000), cell("y", 500))),
     "more than 40,000 cells and characters": (TABLE, [
-        ("a.ods", ods(ods_row(cell("", 16_000), cell("x")) * 3)), ("a.xlsx", xlsx(FAR))]),
+        ("a.ods", ods(ods_row(cell("", 16_000), cell("x")) * 3)), ("a.xlsx", xlsx(FAR)),
+        ("a.xlsx", xlsx(FAR, before=STREAMED))]),
     "more than 1,000 repeated spaces": (SPACES, [("a.odt", odf(SPACED)), ("a.ods", ods(SPACED))]),
     "10,000 different keys in 10,000 objects": (LONG, [("a.json", KEYS)]),
     "more than 1,000 characters of text": (LONG, [

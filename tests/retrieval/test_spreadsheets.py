@@ -1,11 +1,11 @@
-"""Spreadsheets: workbooks of Excel, in the newer and the older format, and those of OpenDocument."""
+"""Spreadsheets: workbooks of Excel, read by python-calamine or as a stream, and those of OpenDocument."""
 
 from pathlib import Path
 
 import pytest
 from tests.retrieval.documents import cell, ods, ods_row, row_of, rows, seen, xlsx, xml
 
-from askance.retrieval.index.formats import spreadsheets
+from askance.retrieval.index.formats import excel, spreadsheets
 from askance.retrieval.index.formats.content import UnreadPart
 
 STYLES = (
@@ -28,10 +28,18 @@ def row(number, *cells):
     return f'<row r="{number}">{"".join(xml)}</row>'
 
 
-def read(*sheet_rows, merged=(), **more):
+def read(*sheet_rows, dimension="A1:H9", merged=(), **more):
+    before = f'<dimension ref="{dimension}"/>' * bool(dimension)
     cells = "".join(f'<mergeCell ref="{each}"/>' for each in merged)
     after = f"<mergeCells>{cells}</mergeCells>" * bool(merged)
-    return rows("a.xlsx", xlsx("".join(sheet_rows), styles=STYLES, after=after, **more))
+    return rows("a.xlsx", xlsx("".join(sheet_rows), styles=STYLES, before=before, after=after, **more))
+
+
+@pytest.fixture(params=["A1:H9", "", "A1:XFD1048576"])
+def dimension(request, monkeypatch):
+    way = "_dense_rows" if "XFD" in request.param else "_streamed_rows"
+    monkeypatch.setattr(excel._Workbook, way, None)  # which must not be called
+    return request.param
 
 
 @pytest.mark.parametrize(
@@ -43,8 +51,8 @@ def read(*sheet_rows, merged=(), **more):
         (0.30000000000000004, "0.3"), (0, "0"), (False, "FALSE"), (True, "TRUE"),
     ],
 )  # fmt: skip
-def test_a_cell_is_read_as_its_format_shows_it(value, text):
-    (each,) = read(row(1, "Ferry", "Value"), row(2, "Amaranth", value))
+def test_a_cell_is_read_as_its_format_shows_it(dimension, value, text):
+    (each,) = read(row(1, "Ferry", "Value"), row(2, "Amaranth", value), dimension=dimension)
     assert each.text == f"Ferry: Amaranth; Value: {text}"
 
 
@@ -63,8 +71,8 @@ def test_a_cell_is_read_as_its_format_shows_it(value, text):
         ([row(1, "A" * 300, ""), row(2, "", "x")], ["A1:A2"], ["A" * 300 + "\n | x"]),
     ],
 )  # fmt: skip
-def test_cells_stay_in_their_columns_and_merged_ones_are_repeated(sheet, merged, expected):
-    assert [each.text for each in read(*sheet, merged=merged)] == expected
+def test_cells_stay_in_their_columns_and_merged_ones_are_repeated(dimension, sheet, merged, expected):
+    assert [each.text for each in read(*sheet, dimension=dimension, merged=merged)] == expected
 
 
 def test_merged_cells_and_empty_ones_before_a_far_cell_are_bounded(monkeypatch):
@@ -72,23 +80,34 @@ def test_merged_cells_and_empty_ones_before_a_far_cell_are_bounded(monkeypatch):
     far = "".join(f'<row r="{number}"><c r="XFD{number}"><v>1</v></c></row>' for number in range(2, 10))
     (each,) = read(row(1, "x" * 10), far, merged=["A1:XFC1048576"])
     assert [line.count("x") for line in each.text.splitlines()] == [10, *[163_830] * 3, *[0] * 5]
-    (each,) = read(row(1, 5), '<row r="1048576"><c r="XFD1048576"><v>7</v></c></row>')
+    (each,) = read(row(1, 5), '<row r="1048576"><c r="XFD1048576"><v>7</v></c></row>', dimension="")
     assert each.text == "5\n7", "the empty cells before a far cell are too many to keep"
 
 
-def test_formulas_without_saved_values_are_counted():
+def test_formulas_without_saved_values_are_counted(dimension):
     formulas = (
         '<c r="B{0}"><f>1+1</f><v></v></c><c r="C{0}" t="str"><f>""</f><v></v></c>'
         '<c r="D{0}"><f>1</f><v>1</v></c>'
     )
     filled = [f'<row r="{n}">{formulas.format(n)}</row>' for n in (2, 3)]
     last = '<row r="4"><c r="H4"><f>2</f></c></row>'
-    one, two, unread = read(row(1, "Ferry", "a", "b", "c"), *filled, last)
+    one, two, unread = read(row(1, "Ferry", "a", "b", "c"), *filled, last, dimension=dimension)
     assert (one.text, two.text, unread.name) == ("c: 1", "c: 1", "sheet Models")
     assert unread.reason.startswith("3 formulas without saved values")
 
 
-def test_the_rows_of_a_workbook_have_its_properties_and_of_several_sheets_their_names():
+def test_what_calamine_refuses_is_read_as_a_stream(monkeypatch):
+    import python_calamine
+
+    def fail(*_):
+        raise python_calamine.CalamineError("a mistake")
+
+    monkeypatch.setattr(python_calamine, "CalamineWorkbook", type("Broken", (), {"from_path": fail}))
+    (each,) = read(row(1, "Ferry", "Seats"), row(2, "Ada", 4))
+    assert each.text == "Ferry: Ada; Seats: 4"
+
+
+def test_the_rows_of_a_workbook_have_its_properties_and_of_several_sheets_their_names(dimension):
     shared = '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="inlineStr"><is><t>Load</t></is></c></row>'
     third = (
         '<row r="3"><c r="A3" t="str"><f>A1</f><v>rotor</v></c>'
@@ -96,7 +115,7 @@ def test_the_rows_of_a_workbook_have_its_properties_and_of_several_sheets_their_
         '<c r="D3" s="1"><v>44256</v></c><c r="E3" t="e"><v>#DIV/0!</v></c></row>'
     )
     core = xml("x:core", "<dc:title>Loads</dc:title><dc:creator>Ada</dc:creator>")
-    texts = {"parts": {"docProps/core.xml": core}}
+    texts = {"parts": {"docProps/core.xml": core}, "dimension": dimension}
     (each,) = read(shared, third, strings="<si><t>Name</t></si>", **texts)
     fields = {"author": "Ada", "Name": "rotor", "Load": 0.3}
     assert seen(each) == ("rotor", "Name: rotor; Load: 0.3; 2021-03-01", [(0, "row 3", "Name:")], fields)

@@ -96,13 +96,7 @@ class SheetCells:
             self._num_empty += num_repeated
             return
         check_columns(self.num_columns + num_repeated)
-        num_characters = num_repeated * (1 + len(text)) + self._num_empty
-        self._num_characters += num_characters
-        self._num_in_table += num_characters
-        if self._num_characters > MAX_TEXT_CHARACTERS:
-            raise UnreadableFile(f"a row of more than {MAX_TEXT_CHARACTERS:,} characters")
-        if self._num_in_table > MAX_TABLE_CHARACTERS:
-            raise UnreadableFile(f"more than {MAX_TABLE_CHARACTERS:,} cells and characters; split it")
+        self._count(num_repeated * (1 + len(text)) + self._num_empty)
         self._cells += [""] * self._num_empty + [text] * num_repeated
         self._num_empty = 0
 
@@ -110,6 +104,24 @@ class SheetCells:
         """Return the cells of the row, and begin the next row."""
         cells, self._cells, self._num_empty, self._num_characters = self._cells, [], 0, 0
         return cells
+
+    def row(self, cells: list[str]) -> list[str]:
+        """Return the cells of a row, which are counted.
+
+        Raises:
+            UnreadableFile: The row or the file has too many characters.
+        """
+        self._num_characters = 0
+        self._count(len(cells) + sum(map(len, cells)))
+        return cells
+
+    def _count(self, num_characters: int) -> None:
+        self._num_characters += num_characters
+        self._num_in_table += num_characters
+        if self._num_characters > MAX_TEXT_CHARACTERS:
+            raise UnreadableFile(f"a row of more than {MAX_TEXT_CHARACTERS:,} characters")
+        if self._num_in_table > MAX_TABLE_CHARACTERS:
+            raise UnreadableFile(f"more than {MAX_TABLE_CHARACTERS:,} cells and characters; split it")
 
 
 class MergedCells:
