@@ -1,4 +1,4 @@
-"""The charts of the report, drawn by matplotlib as SVG: score against cost, and risk against coverage."""
+"""Charts drawn by matplotlib as SVG: score against cost, risk against coverage, and curves of figures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -138,6 +138,38 @@ def risk_chart(curves: Mapping[str, Selective]) -> Markup:
         axes.annotate(f"{number}", (1.01, found.curve[-1].risk), color=COLOURS["--ink"], weight="bold")
     listing = ", ".join(f"{name} (AURC {each.aurc.mean:.3f})" for name, each in curves.items())
     return _drawn("risk", f"risk against coverage: {listing}", figure)
+
+
+def curves_chart(
+    title: str, axis: str, panels: Mapping[str, Mapping[str, Mapping[str, MeanInterval]]]
+) -> str:
+    """Return curves with their intervals as the text of an SVG file.
+
+    Args:
+        axis: The meaning of the horizontal axis, whose values have equal distances.
+        panels: The mean at each value of the axis, by curve, by the number that a panel shows.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    values = [
+        *dict.fromkeys(value for curves in panels.values() for curve in curves.values() for value in curve)
+    ]
+    with rc_context(fname=_STYLE):
+        figure = Figure(figsize=(4.5 * len(panels), 3.6), dpi=72, layout="constrained")
+        rows = figure.subplots(1, len(panels), squeeze=False)
+    for axes, (number, curves) in zip(rows[0], panels.items(), strict=True):
+        for name, curve in curves.items():
+            means = [each.mean for each in curve.values()]
+            below = [each.mean - each.low for each in curve.values()]
+            above = [each.high - each.mean for each in curve.values()]
+            places = [*map(values.index, curve)]
+            axes.errorbar(places, means, (below, above), fmt="o-", label=name, markersize=4, elinewidth=0.8)
+        axes.grid(axis="y")
+        axes.set(xlabel=axis, ylabel=number)
+        axes.set_xticks(range(len(values)), values)
+    rows[0, -1].legend(frameon=False)
+    return svg_file(title, figure)
 
 
 def empty_figure(width: float, height: float) -> "tuple[Figure, Axes]":
