@@ -1,14 +1,26 @@
-"""The tables of the papers: every row runs or says why not, and no printed number is without a place."""
+"""Tables and figures of papers: every row runs or says why not, and no printed number is without a place."""
 
 import pytest
 
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.configuration.presets import open_preset, shipped
-from askance.configuration.reproduction import Reproduction, UsedModel, rows_of
+from askance.configuration.reproduction import Reproduction, UsedModel, rows_of, with_values
 from askance.core.extensions import LABORATORY
-from askance.evaluation.papers import PAPERS, Column, PaperRow, PaperTable, read_paper
+from askance.core.trace import Expanded, Trace
+from askance.evaluation.papers import (
+    CANDIDATES,
+    COUNTS,
+    PAPERS,
+    Axis,
+    Column,
+    PaperRow,
+    PaperTable,
+    read_paper,
+)
+from askance.evaluation.report.paper_tables import result_table
 from tests.evaluation.datasets.test_files import FILES
+from tests.evaluation.hand_made import record, written
 from tests.laboratory import usable
 
 TABLES = [(paper, number) for paper in PAPERS for number in read_paper(paper).tables]
@@ -23,8 +35,8 @@ def test_every_row_can_be_run_or_says_why_not(name, number):
     for row in rows_of(table, authors=True):
         assert bool(row.method) != bool(row.absent)
         assert row.absent or row.calls
-        assert row.printed
-        for model in row.printed if usable(row.method) else ():
+        assert row.printed or table.axis
+        for model in row.printed or table.models if usable(row.method) else ():
             for dataset in table.datasets:
                 preset = table.preset.format(model=model.lower(), dataset=dataset)
                 make_method(row.method, row.set, model="scripted", preset=preset)
@@ -74,6 +86,7 @@ def test_the_rows_of_airrag_have_no_worked_examples_that_airrag_lacks():
 
 
 COLUMN = Column(dataset="hotpotqa", metrics=("f1", "exact_match"))
+AXIS = {"parameter": "passages", "label": "k", "values": (1, 3)}
 FLAWED = [
     ({"name": "x"}, "give a method, or the reason"),
     ({"name": "x", "method": "single", "absent": "because"}, "give a method, or the reason"),
@@ -88,6 +101,56 @@ FLAWED = [
 def test_a_printed_number_without_a_place_is_refused(row, message):
     with pytest.raises(ValueError, match=message):
         PaperTable(title="Table 1", about="", models=("m",), columns=(COLUMN,), rows=(PaperRow(**row),))
+
+
+def test_a_figure_has_a_row_for_each_point_of_each_curve():
+    rows = (
+        PaperRow(name="Vanilla", method="single", set={"l_max": 512}),
+        PaperRow(name="AirRAG", method="airrag"),
+    )
+    figure = PaperTable(title="Figure 1", about="", columns=(COLUMN,), rows=rows, axis=Axis(**AXIS))
+    found = [(row.name, row.series, row.at, row.set) for row in rows_of(figure, authors=False)]
+    assert found[:2] == [
+        ("Vanilla, passages=1", "Vanilla", 1, {"l_max": 512, "passages": 1}),
+        ("Vanilla, passages=3", "Vanilla", 3, {"l_max": 512, "passages": 3}),
+    ]
+    assert [name for name, *_ in found[2:]] == ["AirRAG, passages=1", "AirRAG, passages=3"]
+    (changed,) = with_values({"1": figure}, ["passages=2,5,2"]).values()
+    assert [row.set["passages"] for row in rows_of(changed, authors=False)] == ["2", "5"] * 2
+
+
+def tree(*ends):
+    """The trace of a search whose paths ended in these answers: (action, answer, visits, rejected)."""
+    trace = Trace()
+    for number, (action, text, visits, rejected) in enumerate(ends, start=1):
+        numbers = {"visits": visits, "reward": 0.5}
+        trace.add(Expanded, node=f"0.{number}", action=action, text=text, numbers=numbers, rejected=rejected)
+    trace.add(Expanded, node="0.9", action="ra", text="x → y", numbers={"visits": 1.0})
+    return trace
+
+
+def test_the_counts_and_candidates_of_a_tree(tmp_path):
+    """The best candidate is taken. Direct answers, refusals and unvisited ends are no rollouts."""
+    trace = tree(
+        ("sa", "Bonn in Germany", 1.0, ""), ("sa", "Rome", 2.0, ""), ("sa", "Oslo", 0.0, ""),
+        ("sa", "unknown", 1.0, "it says that there is no answer"), ("da", "Riga", 1.0, ""),
+    )  # fmt: skip
+    column = Column(dataset="hotpotqa", metrics=("accuracy", *COUNTS, *CANDIDATES))
+    row = PaperRow(name="AirRAG", method="airrag")
+    table = PaperTable(title="Figure 5", about="", columns=(column,), rows=(row,))
+    run = written(tmp_path / "run", [record(1, {"accuracy": 0.0}, text="Rome", short="Rome")], [trace])
+    alone = written(tmp_path / "none", [record(1, {"accuracy": 1.0})], [tree()])
+    means = []
+    for each in (run, alone):
+        runs = {(row.name, "hotpotqa"): each}
+        _, numbers = result_table(read_paper("airrag"), table, "scripted", [(row, "")], runs)
+        means.append({cell["metric"]: cell["mean"] for cell in numbers})
+        assert [cell["low"] == cell["high"] for cell in numbers] == [False, True, True, True, False, False]
+    assert means[0] == {
+        "accuracy": 0, "searches": 1, "tokens": 110, "valid_rollouts": 2, "candidate_accuracy": 0.25,
+        "best_candidate_accuracy": 1,
+    }  # fmt: skip
+    assert (means[1]["valid_rollouts"], *(means[1][name] for name in CANDIDATES)) == (0, 1, 1)
 
 
 def test_every_preset_that_a_table_names_exists():

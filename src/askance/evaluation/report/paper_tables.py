@@ -125,7 +125,7 @@ def _of_trace(run: RecordedRun, record: Record, name: str) -> float:
     if name == "searches":
         return record.usage.searches
     if name == "tokens":
-        return record.usage.prompt_tokens + record.usage.generated_tokens
+        return record.usage.tokens
     nodes = (event for event in run.trace(record) if isinstance(event, Expanded))
     ends = [node for node in nodes if "reward" in node.numbers and not node.rejected]
     if name == "valid_rollouts":
