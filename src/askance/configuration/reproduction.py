@@ -43,10 +43,11 @@ def find_tables(paper: str, numbers: Iterable[str] | None) -> tuple[Paper, dict[
         raise UnknownName("paper", paper, PAPERS)
     found = read_paper(paper)
     named = {number: {number, *table.aliases} for number, table in found.tables.items()}
-    wanted, known = set(numbers or named), set().union(*named.values())
-    for number in wanted - known:
-        raise UnknownName("table", number, known, place=f"of {found.paper}")
-    return found, {number: found.tables[number] for number, names in named.items() if names & wanted}
+    wanted, known = [*(numbers or named)], set().union(*named.values())
+    for number in wanted:
+        if number not in known:
+            raise UnknownName("table", number, known, place=f"of {found.paper}")
+    return found, {number: found.tables[number] for number, names in named.items() if names & {*wanted}}
 
 
 def with_values(tables: Mapping[str, PaperTable], axes: Iterable[str]) -> dict[str, PaperTable]:

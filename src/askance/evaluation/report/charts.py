@@ -141,29 +141,29 @@ def risk_chart(curves: Mapping[str, Selective]) -> Markup:
 
 
 def curves_chart(
-    title: str, axis: str, panels: Mapping[str, Mapping[str, Mapping[str, MeanInterval]]]
+    title: str,
+    axis: str,
+    values: Sequence[str],
+    panels: Mapping[str, Mapping[str, Mapping[str, MeanInterval]]],
 ) -> str:
     """Return curves with their intervals as the text of an SVG file.
 
     Args:
-        axis: The meaning of the horizontal axis, whose values have equal distances.
+        axis: The meaning of the horizontal axis.
+        values: The values of the axis, which have equal distances.
         panels: The mean at each value of the axis, by curve, by the number that a panel shows.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    values = [
-        *dict.fromkeys(value for curves in panels.values() for curve in curves.values() for value in curve)
-    ]
     with rc_context(fname=_STYLE):
         figure = Figure(figsize=(4.5 * len(panels), 3.6), dpi=72, layout="constrained")
         rows = figure.subplots(1, len(panels), squeeze=False)
     for axes, (number, curves) in zip(rows[0], panels.items(), strict=True):
         for name, curve in curves.items():
-            means = [each.mean for each in curve.values()]
+            places, means = [*map(values.index, curve)], [each.mean for each in curve.values()]
             below = [each.mean - each.low for each in curve.values()]
             above = [each.high - each.mean for each in curve.values()]
-            places = [*map(values.index, curve)]
             axes.errorbar(places, means, (below, above), fmt="o-", label=name, markersize=4, elinewidth=0.8)
         axes.grid(axis="y")
         axes.set(xlabel=axis, ylabel=number)

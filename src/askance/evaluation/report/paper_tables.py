@@ -6,7 +6,6 @@ They are in Markdown and rows of numbers; figures are also pictures.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -65,16 +64,15 @@ def figure_files(numbers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, st
     pictures: dict[tuple[str, ...], dict[str, dict[str, dict[str, MeanInterval]]]] = {}
     for each in numbers:
         if each["axis"] and each["mean"] is not None:
-            panels = pictures.setdefault(
-                tuple(each[key] for key in ("table", "model", "dataset", "axis")), {}
-            )
-            mean = MeanInterval(*(each[key] for key in ("mean", "low", "high", "num_questions")))
-            panels.setdefault(label(each["metric"]), {}).setdefault(each["series"], {})[str(each["at"])] = (
-                mean
-            )
+            key = each["table"], each["model"], each["dataset"], each["axis"]
+            curves = pictures.setdefault(key, {}).setdefault(label(each["metric"]), {})
+            mean = MeanInterval(each["mean"], each["low"], each["high"], each["num_questions"])
+            curves.setdefault(each["series"], {})[str(each["at"])] = mean
     for (title, model, dataset, axis), panels in pictures.items():
-        name = ", ".join((title, dataset, model))
-        yield f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.svg", curves_chart(name, axis, panels)
+        name = ", ".join((title, dataset, model[-100:]))
+        values = [*dict.fromkeys(str(each["at"]) for each in numbers if each["table"] == title)]
+        chart = curves_chart(name, axis, values, panels)
+        yield f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.svg", chart
 
 
 def _cells(
@@ -112,8 +110,8 @@ def _measured(runs: Sequence[RecordedRun], metric: str) -> MeanInterval | None:
     if not groups or not all(groups):
         return None
     if metric in COUNTS:
-        counts = [*chain(*groups)]
-        return MeanInterval(fmean(counts), fmean(counts), fmean(counts), len(counts))
+        mean = fmean(map(fmean, groups))
+        return MeanInterval(mean, mean, mean, sum(map(len, groups)))
     return average_interval(groups) if len(groups) > 1 else mean_interval(groups[0])
 
 
