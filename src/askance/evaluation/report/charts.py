@@ -29,6 +29,8 @@ _STYLE = Path(__file__).with_name("charts.mplstyle")
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
 """The possible positions of a run's number beside its point, best first, as offsets in units of 1/72 inch."""
 _ENOUGH = 10.0
+_APART = 0.06
+"""The distance of two curves at the same value, so that both intervals are seen; values are 1 apart."""
 _LEFT_OUT = (
     r"(?s)<(metadata|style|clipPath)\b.*?</\1>"
     r"""| clip-path="[^"]*"| id="[\w.]+_\d+"| font-family: [^;"]*;"""
@@ -160,15 +162,18 @@ def curves_chart(
         figure = Figure(figsize=(4.5 * len(panels), 3.6), dpi=72, layout="constrained")
         rows = figure.subplots(1, len(panels), squeeze=False)
     for axes, (number, curves) in zip(rows[0], panels.items(), strict=True):
-        for name, curve in curves.items():
-            places, means = [*map(values.index, curve)], [each.mean for each in curve.values()]
-            below = [each.mean - each.low for each in curve.values()]
-            above = [each.high - each.mean for each in curve.values()]
-            axes.errorbar(places, means, (below, above), fmt="o-", label=name, markersize=4, elinewidth=0.8)
+        for index, (name, curve) in enumerate(curves.items()):
+            shift = _APART * (index - (len(curves) - 1) / 2)
+            places = [values.index(value) + shift for value in curve]
+            (line,) = axes.plot(
+                places, [each.mean for each in curve.values()], "o-", label=name, markersize=4
+            )
+            ends = zip(*((each.low, each.high) for each in curve.values()), strict=True)
+            axes.vlines(places, *ends, color=line.get_color(), linewidth=0.8)
         axes.grid(axis="y")
         axes.set(xlabel=axis, ylabel=number)
         axes.set_xticks(range(len(values)), values)
-    rows[0, -1].legend(frameon=False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False)
     return svg_file(title, figure)
 
 
