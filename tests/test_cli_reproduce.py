@@ -257,7 +257,7 @@ def test_the_list_names_what_each_table_needs(run):
         "2wikimultihopqa, hotpotqa, iirc, an index for bm25 and dense; models: Llama2-13b-chat; 6 cells, "
         "300 calls, 3.0 hours"
     )
-    assert any("a judge of facts, a judge of citations" in line for line in lines)
+    assert any("a judge of facts, a judge of mauve, a judge of citations" in line for line in lines)
     assert all(
         any(line.startswith(f"{paper} ") for line in lines) for paper in ("dragin", "airrag", "selfrag")
     )

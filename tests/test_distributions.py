@@ -127,8 +127,8 @@ def test_the_installed_package_answers(install, tmp_path):
 
 @pytest.mark.parametrize(("which", "options"), [("wheel", ()), ("folder", ("-e",))], ids=str)
 def test_the_command_that_a_message_names_works(built, install, tmp_path, which, options):
-    """`eval` needs only rouge-score, which is installed, as nothing is fetched."""
-    commands = install(which, *options, others=["rouge-score"])
+    """What `eval` needs is installed, as nothing is fetched."""
+    commands = install(which, *options, others=PROJECT["optional-dependencies"]["eval"])
     ask = (
         "from askance.core.errors import MissingExtra; print(MissingExtra('rouge_score', 'eval', 'rouge_l'))"
     )

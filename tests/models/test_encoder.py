@@ -124,14 +124,14 @@ def test_an_index_keeps_the_prefixes_and_refuses_others(folder, tmp_path):
     documents, index = tmp_path / "docs.jsonl", tmp_path / "index"
     documents.write_text('{"text": "The river Trave."}\n{"text": "A red ball."}\n', encoding="utf-8")
     build_index([documents], index, encoder=load_encoder(f"hf:{folder}?query=ask: &passage=Text: "))
-    retriever = open_retriever("dense", index)
+    retriever = open_retriever(index, "dense")
     assert retriever.encoder.name == f"hf:{folder}?query=ask: &passage=Text: "
     assert len(asyncio.run(retriever.search("river", 2))) == 2
-    built = re.escape(f"was built with the encoder hf:{folder}?query=ask: &passage=Text: (32 dim")
+    built = re.escape(f"was built with the encoder hf:{folder}?query=ask: &passage=Text:  (32 dim")
     with pytest.raises(
         BadIndex, match=rf"{built}.*not with the encoder hf:{re.escape(str(folder))} \(finger"
     ):
-        open_retriever("dense", index, encoder=load_encoder(f"hf:{folder}"))
+        open_retriever(index, "dense", encoder=load_encoder(f"hf:{folder}"))
 
 
 def test_the_prompt_of_passages_under_another_name(tiny, tmp_path):

@@ -169,8 +169,10 @@ def test_progress_is_told():
 
 
 def test_which_methods_can_be_calibrated():
-    names = "dragin selfrag dragin_paper dragin_authors selfrag_authors flare_token flare_entity".split()
-    thresholds = dict.fromkeys(usable(*names), "threshold")
+    names = (
+        "dragin selfrag dragin_paper selfrag_paper dragin_authors selfrag_authors flare_token flare_entity"
+    )
+    thresholds = dict.fromkeys(usable(*names.split()), "threshold")
     assert calibrated_methods() == {"flare": "search_below"} | thresholds
 
 

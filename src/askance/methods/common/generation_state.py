@@ -40,6 +40,7 @@ from askance.text.markers import UnmarkedText
 
 ELICITED = ("elicit",)
 """The key of the call that asks for a short answer."""
+_DRAWN = ("temperature", "top_p", "top_k")
 SHORT_ANSWER_TOKENS = 20
 """The maximum number of new tokens of a short answer that is asked for."""
 _SHORTEST_ANSWER = 3
@@ -64,15 +65,12 @@ class WritesAnswer(TokenLimited):
     def needs(self) -> Needs:
         return Needs(self.reads, one_of=layout_needs(self.layout, continues=self.continues), retriever=True)
 
-    @property
-    def sampling(self) -> Sampling:
-        """The sampling options of the answer, which is greedy by default."""
-        return Sampling(self.max_tokens)
-
     def start(self, question: Question, run: Run) -> "GenerationState":
-        """Return the initial state, with an empty answer."""
+        """Return the initial state, with an empty answer. A method without options of sampling is greedy."""
         asks, layout, template = self.ask_short_answer, self.layout, self.prompts
-        state = GenerationState(question, run, asks, layout, template, self.sampling)
+        drawn = {name: getattr(self, name) for name in _DRAWN if hasattr(self, name)}
+        sampling = Sampling(self.max_tokens, **drawn)
+        state = GenerationState(question, run, asks, layout, template, sampling)
         if isinstance(run.trace, PlainTrace):
             run.trace.evidence = lambda text: (state.shown, ((0, question.text),), text)
         return state

@@ -6,7 +6,7 @@ trigger.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -17,7 +17,7 @@ from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run, language_model
 from askance.core.trace import Decided, QueryWord, WordSignal
-from askance.core.types import Generation, Question, Sampling, Signal, StopCondition, Token, Want
+from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
@@ -94,10 +94,6 @@ class DraginParameters(WritesAnswer):
     """Whether a query may repeat an earlier one or have no content word, as in the authors' code."""
 
     @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.max_tokens, self.temperature, self.top_p, self.top_k)
-
-    @property
     def theta(self) -> float:
         """The threshold in use: `threshold` or, if that is None, the default of the trigger.
 
@@ -140,15 +136,19 @@ class DraginParameters(WritesAnswer):
         read |= {self.qfs_heads} if self.query == "real_words" else set()
         return "heads" if len(read) > 1 else next(iter(read), None)
 
-    def want(self, run: Run) -> Want:
+    def want(self, known: Collection[Signal], models: Collection[str]) -> Want:
         """Return the signals that trigger or query need and that the answering model can provide.
 
         A gate gets all signals, except for attention if it works without.
+
+        Args:
+            known: The signals of the answering model.
+            models: The roles of all models.
         """
-        entropy = self.trigger == "rind" and "entropy" in run.model.signals
-        attention = None if "attend" in run.models else self.attention
+        entropy = self.trigger == "rind" and "entropy" in known
+        attention = None if "attend" in models else self.attention
         if self.gate:
-            return replace(want_of(run.model.signals), attention=attention)
+            return replace(want_of(known), attention=attention)
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
 
     async def next_sentence(self, state: GenerationState, want: Want, step: int) -> Generation:
@@ -279,7 +279,8 @@ class Dragin(DraginParameters):
         if method.search_first:
             await state.search_first(self.passages)
         for step in state.rounds(self.max_rounds):
-            want = self.want(run) if self.gate else replace(self.want(run), logprob=bool(self.signal))
+            want = self.want(run.model.signals, run.models)
+            want = want if self.gate else replace(want, logprob=bool(self.signal))
             written = await self.next_sentence(state, want, step)
             reason, attention = state.stop_reason_after(written), await self.attention_map(state, written)
             scorable, is_over = state.scorable(written), bool(reason)

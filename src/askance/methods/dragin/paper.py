@@ -51,7 +51,7 @@ class DraginPaper(DraginParameters):
         if not self.signal:
             await state.search_first(self.passages)
         for step in state.rounds(self.max_rounds):
-            written = await self.next_sentence(state, self.want(run), step)
+            written = await self.next_sentence(state, self.want(run.model.signals, run.models), step)
             attention, scorable = await self.attention_map(state, written), state.scorable(written)
             is_over, num_prompt_tokens = bool(state.stop_reason_after(written)), len(written.prompt_ids)
             scored = self._score_words(scorable, attention, is_over=is_over, may_start=not has_searched)
