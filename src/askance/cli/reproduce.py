@@ -79,7 +79,6 @@ def reproduce(
         accept_new_code: Continue runs that were started with other code; settings.json records the change.
 
     Examples:
-        askance reproduce --list
         askance reproduce dragin 2
         askance reproduce airrag figure3 --axis passages=1,5
     """
