@@ -194,6 +194,14 @@ reproduce dragin 2 --dataset hotpotqa=sample --out r -> so write hotpotqa:FILE
 reproduce dragin 2 --dataset hotpotqa:absent --out r -> can't read absent: No such file
 reproduce airrag 3 --dataset hotpotqa=sample --preset nope --out r -> unknown preset 'nope'
 reproduce dragin 2 --scale 0                      -> --scale
+reproduce dragin 2 --axis passages=1              -> unknown axis 'passages' of these figures
+reproduce airrag figure2                          -> unknown table 'figure2' of Feng et al. 2025
+reproduce airrag figure3 --axis passges=1,5       -> did you mean 'passages'
+reproduce airrag figure3 --axis passages          -> parameter passages='' of method
+reproduce airrag figure3 --axis passages=1,some   -> parameter passages='some' of method
+reproduce airrag figure4 --axis rollouts=0        -> parameter rollouts=0 of method
+reproduce airrag figure5 --axis verifier=jdc      -> verifier
+reproduce selfrag figure3c --axis threshold=low   -> parameter threshold='low' of method selfrag
 """
 """Commands, each with a fragment of its message. {DONE} is the command of the run in the folder `done`."""
 ROWS = [[part.strip() for part in line.split("->", 1)] for line in COMMANDS.strip().splitlines()]

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,8 @@ def test_averages_are_over_the_datasets_that_are_there(reproduce):
 def test_printed_numbers_alone_need_no_model(reproduce):
     code, page, _, calls = reproduce("reproduce selfrag", index=False)
     assert (code, calls) == (0, 0)
+    page, _, figures = page.partition("## Figure 3a")
+    assert figures, "without a number, all of the paper"
     assert cells(page, "Self-RAG")[2] == "– / 54.9"
     assert "Not measured: nli_citation_recall: after `askance judge RUN --citations SPEC`" in page
     assert "Not measured: mauve" in page
@@ -303,6 +306,79 @@ def test_a_table_is_shown_once_and_a_new_folder_is_made(reproduce, tmp_path):
     code, _, err, _ = reproduce("reproduce dragin 2 --out new/dir/tables.csv/x")
     assert code == 2
     assert "can't write" in err
+
+
+def numbers(folder, **wanted):
+    """The rows of tables.csv in a folder that have these values."""
+    with (folder / "tables.csv").open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+
+
+FIGURE3 = f"reproduce airrag figure3 --dataset {HOTPOT} --scale 1"
+FIGURE3 += " --axis passages=1,2 --axis l_max=none --model scripted --retriever bm25 --out out"
+
+
+def test_a_figure_has_a_point_for_each_value_of_its_axis(reproduce, tmp_path, monkeypatch):
+    code, page, err, calls = reproduce(FIGURE3)
+    assert code == 0, err
+    assert calls > 0
+    assert page.count("\n## Figures 3 and 7") == 2, "the left and the right one"
+    assert "| series | passages per search, k | hotpotqa, f1 | hotpotqa, accuracy |" in page
+    assert "| AirRAG | 2 | 0.0 (0.0 to 97.5) |" in page, "and no printed number"
+    assert "- The paper prints no numbers of this figure." in page
+    assert "beside" not in page
+    points = numbers(tmp_path / "out", axis="passages", dataset="average", metric="f1")
+    series = ("Vanilla RAG", "IterDRAG", "AirRAG-Lite", "AirRAG")
+    assert [(row["series"], row["at"]) for row in points] == [(name, at) for name in series for at in "12"]
+    assert {row["num_questions"] for row in points} == {"1"}
+    (unlimited,) = numbers(
+        tmp_path / "out", series="AirRAG", at="none", dataset="hotpotqa", metric="supporting_recall"
+    )
+    assert (tmp_path / unlimited["runs"] / "settings.json").exists(), "an ordinary run folder"
+    names = {path.stem for path in (tmp_path / "out").glob("*.svg")}
+    assert names == {
+        f"figures-3-and-7-{side}-{dataset}-scripted"
+        for side in ("left", "right")
+        for dataset in ("hotpotqa", "average")
+    }
+    picture = (tmp_path / "out/figures-3-and-7-left-average-scripted.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<?xml")
+    for text in ("AirRAG-Lite", "supporting recall", "passages"):
+        assert f">{text}<" in picture
+    monkeypatch.setattr("askance.cli.reproduce.find_spec", lambda name: None)
+    code, _, err, calls = reproduce(
+        FIGURE3.replace("figure3 ", "figure7 ").replace("passages=1,2", "passages=2")
+    )
+    assert (code, calls) == (0, 0), "the points that are there are not asked again"
+    assert not numbers(tmp_path / "out", at="1")
+
+
+def test_a_figure_needs_no_matplotlib_for_its_data(reproduce, tmp_path, monkeypatch):
+    monkeypatch.setattr("askance.cli.reproduce.find_spec", lambda name: None)
+    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    popqa = f"--dataset popqa={HOTPOT}"
+    words = f"reproduce selfrag figure3c {popqa} --axis threshold=0,1 --scale 2 --model scripted"
+    code, page, err, _ = reproduce(f"{words} --retriever bm25 --out out")
+    assert code == 0, err
+    assert "| Self-RAG | 0 | – | – | 0.0 (0.0 to 84.2) |" in page
+    assert "Not run: all rows on pubhealth: no --dataset pubhealth:FILE is given" in page
+    points = numbers(tmp_path / "out", dataset="popqa", metric="searches")
+    assert [(row["series"], row["axis"], row["at"]) for row in points] == [
+        ("Self-RAG", "threshold", "0"),
+        ("Self-RAG", "threshold", "1"),
+    ]
+    assert not list((tmp_path / "out").glob("*.svg"))
+
+
+def test_ablations_have_their_printed_numbers_and_other_models_a_reason(reproduce):
+    words = f"reproduce selfrag figure3a figure4b --dataset popqa={HOTPOT} --scale 1 --model scripted"
+    code, page, err, _ = reproduce(f"{words} --retriever bm25 --out out")
+    assert code == 0, err
+    assert cells(page, "Retrieve top 1")[2].endswith(") / 41.8")
+    assert cells(page, "No Critic")[2] == "– / 42.6"
+    assert "Not run: No Critic on popqa, pubhealth, asqa: it is another model" in page
+    assert "| 4b | accuracy on PubHealth | askance train curve --eval pubhealth:FILE |" in page
 
 
 def test_the_list_names_what_each_table_needs(run):

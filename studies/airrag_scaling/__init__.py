@@ -1,1 +1,1 @@
-"""Scaling of AirRAG with inference compute: curves and compute-optimal presets."""
+"""Scaling of AirRAG with inference compute: smaller databases, compute-optimal presets, and equal tokens."""

@@ -1,41 +1,53 @@
-"""Smaller databases: a part of the documents that keeps those that support an answer.
+"""Build smaller databases: a share of the documents that keeps those that support an answer.
 
-OUT/databases/share=SHARE/documents.jsonl    the documents of the part
-OUT/databases/share=SHARE/index/             their index
+python -m studies.airrag_scaling.database --documents FILE --dataset NAME:FILE --share 1 0.5 0.25 --out FOLDER
+
+FOLDER/share=SHARE/documents.jsonl    the documents of the share
+FOLDER/share=SHARE/index/             their index, for `askance reproduce airrag … --index`
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from askance.configuration.evaluation import read_dataset
-from askance.configuration.grid import Grid
-from askance.evaluation.datasets import Example
-from askance.evaluation.run.experiment import select_examples
+from askance.core.errors import InputError
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.documents import Document, read_documents
-from studies.airrag_scaling.settings import shown
-from studies.shared import write_rows
+from studies.shared import parser_of, read_datasets, write_rows
 
-Examples = Mapping[str, Sequence[Example]]
 _SEED = 0
 
 
-def build_database(documents: Sequence[Path], examples: Examples, share: float, out: Path) -> Path:
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--documents", type=Path, nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE", help="questions to keep")
+    parser.add_argument("--share", type=float, nargs="+", required=True, help="above 0 and at most 1")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the databases")
+    options = parser.parse_args(arguments)
+    for share in options.share:
+        if not 0 < share <= 1:
+            raise InputError(f"--share {share:g}: give shares above 0 and at most 1, such as 0.25.")
+    asked = [example for examples in read_datasets(options.dataset).values() for example in examples]
+    supporting = {title for example in asked for title in example.supporting_titles}
+    for share in options.share:
+        print(build_database(options.documents, supporting, share, options.out))
+
+
+def build_database(documents: Sequence[Path], supporting: Collection[str], share: float, out: Path) -> Path:
     """Build the index of a share of the documents, and return its folder.
 
     The draw depends on title and text alone. A smaller share is a subset of a larger one.
 
     Args:
         documents: Files and folders, as for `askance index`.
-        examples: The questions by dataset, whose supporting documents are in every share.
+        supporting: The titles of the documents that are in every share.
         share: The share of the other documents, above 0 and at most 1.
 
     Raises:
         DocumentError: The documents can't be read, or none are in the share.
     """
-    supporting = {title for each in examples.values() for one in each for title in one.supporting_titles}
-    folder = out / "databases" / f"share={shown(share)}"
+    folder = out / f"share={share:.10g}"
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"id": each.id, "title": each.title, "text": each.text}
@@ -53,17 +65,5 @@ def _place(document: Document) -> float:
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def examples_of(grid: Grid) -> Examples:
-    """Return the questions of each dataset of a grid.
-
-    Raises:
-        InputError: A dataset or a selection of questions can't be read.
-    """
-    found: dict[str, tuple[Example, ...]] = {}
-    for name, experiment in grid.experiments().items():
-        dataset = name.split("/")[0]
-        if dataset not in found:
-            examples = read_dataset(experiment.dataset, experiment.limit)
-            chosen = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
-            found[dataset] = tuple(chosen.values())
-    return found
+if __name__ == "__main__":
+    main()

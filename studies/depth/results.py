@@ -6,7 +6,6 @@ from statistics import fmean
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import shown_area
 from askance.evaluation.statistics.summaries import scores_of
-from studies.airrag_scaling.results import num_tokens
 from studies.depth.runs import (
     DRAGIN,
     ITERDRAG,
@@ -37,7 +36,7 @@ def accuracy(made: Made, method: str, hops: int) -> MeanInterval:
 
 def tokens(made: Made, method: str, hops: Sequence[int] = HOPS) -> float:
     """Return the mean number of tokens that a method read and wrote per question."""
-    return fmean(num_tokens(record) for each in hops for record in made.records[method][each])
+    return fmean(record.usage.tokens for each in hops for record in made.records[method][each])
 
 
 def difference(made: Made, method: str, other: str, hops: Sequence[int] = SEVERAL) -> MeanInterval:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from askance_lab.training.reward.train_features import (
     train_features,
 )
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
-from studies.airrag_scaling.results import num_tokens
 from studies.depth.teaching import PASSAGES, SETTINGS
 from studies.depth.world import HOPS
 from studies.shared import try_runs
@@ -147,5 +147,6 @@ class Runner:
             parameters = {**METHODS[TREE][1], "search": "paths", "rollouts": number}
             return self.run(f"{PATHS}-{number}", "airrag", parameters, f"hops-{hops}").records
 
-        wanted = sum(map(num_tokens, tree)) / len(tree)
-        return paths_at_equal_tokens(rows_of, num_tokens, wanted, most=MOST_PATHS)
+        tokens_of = attrgetter("usage.tokens")
+        wanted = sum(map(tokens_of, tree)) / len(tree)
+        return paths_at_equal_tokens(rows_of, tokens_of, wanted, most=MOST_PATHS)

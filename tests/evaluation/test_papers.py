@@ -1,14 +1,28 @@
-"""The tables of the papers: every row runs or says why not, and no printed number is without a place."""
+"""Tables and figures of papers: every row runs or says why not, and no printed number is without a place."""
+
+import re
 
 import pytest
 
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.configuration.presets import open_preset, shipped
-from askance.configuration.reproduction import Reproduction, UsedModel, rows_of
+from askance.configuration.reproduction import Reproduction, UsedModel, rows_of, with_values
 from askance.core.extensions import LABORATORY
-from askance.evaluation.papers import PAPERS, Column, PaperRow, PaperTable, read_paper
+from askance.core.trace import Expanded, Trace
+from askance.evaluation.papers import (
+    CANDIDATES,
+    COUNTS,
+    PAPERS,
+    Axis,
+    Column,
+    PaperRow,
+    PaperTable,
+    read_paper,
+)
+from askance.evaluation.report.paper_tables import figure_files, result_table
 from tests.evaluation.datasets.test_files import FILES
+from tests.evaluation.hand_made import record, written
 from tests.laboratory import usable
 
 TABLES = [(paper, number) for paper in PAPERS for number in read_paper(paper).tables]
@@ -23,8 +37,8 @@ def test_every_row_can_be_run_or_says_why_not(name, number):
     for row in rows_of(table, authors=True):
         assert bool(row.method) != bool(row.absent)
         assert row.absent or row.calls
-        assert row.printed
-        for model in row.printed if usable(row.method) else ():
+        assert row.printed or table.axis
+        for model in row.printed or table.models if usable(row.method) else ():
             for dataset in table.datasets:
                 preset = table.preset.format(model=model.lower(), dataset=dataset)
                 make_method(row.method, row.set, model="scripted", preset=preset)
@@ -45,7 +59,7 @@ def test_no_two_cells_share_a_run_and_only_named_ones_have_none(name, number, sa
         ready = job.prepare({number: table})
         assert len(set(job.runs.values())) == len(job.runs), "each cell has settings of its own"
         assert {*job.runs.values()} == ready.keys()
-        absent = {row.name for row in table.rows if row.absent or row.encoder}
+        absent = {row.name for row in table.rows if row.absent or row.encoder} | {"AirRAG, verifier=emb"}
         assert {row for _, _, row, _ in job.reasons} <= absent
 
 
@@ -119,6 +133,7 @@ def test_the_baselines_of_self_rag_have_no_worked_examples(dataset):
 
 
 COLUMN = Column(dataset="hotpotqa", metrics=("f1", "exact_match"))
+AXIS = {"parameter": "passages", "label": "k", "values": (1, 3)}
 FLAWED = [
     ({"name": "x"}, "give a method, or the reason"),
     ({"name": "x", "method": "single", "absent": "because"}, "give a method, or the reason"),
@@ -133,6 +148,73 @@ FLAWED = [
 def test_a_printed_number_without_a_place_is_refused(row, message):
     with pytest.raises(ValueError, match=message):
         PaperTable(title="Table 1", about="", models=("m",), columns=(COLUMN,), rows=(PaperRow(**row),))
+
+
+def test_a_figure_has_a_row_for_each_point_of_each_curve():
+    rows = (
+        PaperRow(name="Vanilla", method="single", set={"l_max": 512}),
+        PaperRow(name="AirRAG", method="airrag"),
+    )
+    figure = PaperTable(title="Figure 1", about="", columns=(COLUMN,), rows=rows, axis=Axis(**AXIS))
+    found = [(row.name, row.series, row.at, row.set) for row in rows_of(figure, authors=False)]
+    assert found[:2] == [
+        ("Vanilla, passages=1", "Vanilla", 1, {"l_max": 512, "passages": 1}),
+        ("Vanilla, passages=3", "Vanilla", 3, {"l_max": 512, "passages": 3}),
+    ]
+    assert [name for name, *_ in found[2:]] == ["AirRAG, passages=1", "AirRAG, passages=3"]
+    (changed,) = with_values({"1": figure}, ["passages=2,5,2"]).values()
+    assert [row.set["passages"] for row in rows_of(changed, authors=False)] == ["2", "5"] * 2
+
+
+def tree(*ends):
+    """The trace of a search whose paths ended in these answers: (action, answer, visits, rejected)."""
+    trace = Trace()
+    for number, (action, text, visits, rejected) in enumerate(ends, start=1):
+        numbers = {"visits": visits, "reward": 0.5}
+        trace.add(Expanded, node=f"0.{number}", action=action, text=text, numbers=numbers, rejected=rejected)
+    trace.add(Expanded, node="0.9", action="ra", text="x → y", numbers={"visits": 1.0})
+    return trace
+
+
+def test_the_counts_and_candidates_of_a_tree(tmp_path):
+    """The best candidate is taken. Direct answers, refusals and unvisited ends are no rollouts."""
+    trace = tree(
+        ("sa", "Bonn in Germany", 1.0, ""), ("sa", "Rome", 2.0, ""), ("sa", "Oslo", 0.0, ""),
+        ("sa", "unknown", 1.0, "it says that there is no answer"), ("da", "Riga", 1.0, ""),
+    )  # fmt: skip
+    column = Column(dataset="hotpotqa", metrics=("accuracy", *COUNTS, *CANDIDATES))
+    row = PaperRow(name="AirRAG", method="airrag")
+    table = PaperTable(title="Figure 5", about="", columns=(column,), rows=(row,))
+    run = written(tmp_path / "run", [record(1, {"accuracy": 0.0}, text="Rome", short="Rome")], [trace])
+    alone = written(tmp_path / "none", [record(1, {"accuracy": 1.0})], [tree()])
+    means = []
+    for each in (run, alone):
+        runs = {(row.name, "hotpotqa"): each}
+        _, numbers = result_table(read_paper("airrag"), table, "scripted", [(row, "")], runs)
+        means.append({cell["metric"]: cell["mean"] for cell in numbers})
+        assert [cell["low"] == cell["high"] for cell in numbers] == [False, True, True, True, False, False]
+    assert means[0] == {
+        "accuracy": 0, "searches": 1, "tokens": 110, "valid_rollouts": 2, "candidate_accuracy": 0.25,
+        "best_candidate_accuracy": 1,
+    }  # fmt: skip
+    assert (means[1]["valid_rollouts"], *(means[1][name] for name in CANDIDATES)) == (0, 1, 1)
+
+
+def test_a_picture_keeps_the_order_of_the_axis():
+    """Also if the first curve lacks a point, as after a run that stopped. Tables have no pictures."""
+    ends = {"low": 0.25, "high": 0.75, "num_questions": 4, "model": "hf:A/b", "dataset": "average"}
+    rows = [
+        {"table": table, "axis": axis, "metric": "f1", "series": series, "at": at, "mean": mean, **ends}
+        for table, axis in (("Figure 1", "passages"), ("Figure 2", "l_max"), ("Table 1", ""))
+        for series, means in (("AirRAG", (0.5, None, 0.5)), ("Vanilla", (0.25, 0.75, 0.5)))
+        for at, mean in zip((1, 5, "none"), means, strict=True)
+        if table != "Figure 2" or (at == 5 and mean is None)
+    ]
+    ((name, svg),) = figure_files(rows)
+    assert name == "figure-1-average-hf-a-b.svg"
+    texts = re.findall(r">([^<>]+)</text>", svg)
+    assert [text for text in texts if text in {"1", "5", "none"}] == ["1", "5", "none"]
+    assert {"passages", "f1", "AirRAG", "Vanilla"} <= {*texts}
 
 
 def test_every_preset_that_a_table_names_exists():

@@ -1,9 +1,10 @@
-"""The command that reproduces the tables of papers."""
+"""The command that reproduces the tables and figures of papers."""
 
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +15,20 @@ from askance.cli.options import NumberOption, with_settings
 from askance.configuration.build import ROLES, load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.configuration.presets import open_preset
-from askance.configuration.reproduction import Cell, Reproduction, UsedModel, find_tables, missing_metric
+from askance.configuration.reproduction import (
+    Cell,
+    Reproduction,
+    UsedModel,
+    find_tables,
+    missing_metric,
+    rows_of,
+    with_values,
+)
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError, MissingAbility, UnknownName
 from askance.core.safe_text import printable, printable_record
 from askance.evaluation.papers import AVERAGE, PAPERS, Paper, PaperTable
-from askance.evaluation.report.paper_tables import Runs, result_table
+from askance.evaluation.report.paper_tables import Runs, figure_files, result_table
 from askance.evaluation.report.tables import ResultTable, Section
 from askance.evaluation.report.writers import csv_text, markdown, markdown_line
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -44,6 +53,7 @@ def reproduce(
     dataset: Annotated[list[str] | None, typer.Option(metavar="NAME:FILE")] = None,
     model: Annotated[list[str] | None, typer.Option(metavar="[NAME=]SPEC")] = None,
     scale: Annotated[int | None, typer.Option(min=1, metavar="N")] = None,
+    axis: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUES")] = None,
     preset: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     authors: Annotated[bool, typer.Option("--authors")] = False,
     folder: Annotated[Path | None, typer.Option("--out")] = None,
@@ -53,16 +63,17 @@ def reproduce(
     retry_failures: Annotated[bool, typer.Option("--retry-failures")] = False,
     accept_new_code: Annotated[bool, typer.Option("--accept-new-code")] = False,
 ) -> None:
-    """Reproduce tables of a paper: run every cell that can be run, and show it beside the printed number.
+    """Reproduce tables and figures of a paper: run every cell that can be run, beside the printed number.
 
     Without a dataset, it only shows the printed numbers. If the command is stopped, run it again to continue.
 
     Args:
         paper: dragin, airrag or selfrag; without one, the tables of all papers are listed.
-        tables: The numbers of the tables; by default all tables of the paper.
+        tables: The numbers of tables and names of figures, such as figure3; by default all of the paper.
         dataset: The file of a dataset, as NAME:FILE, or as NAME=SPEC for one in another format.
         model: The model, by default bundled; NAME= says for which model of the paper, or for which role.
         scale: Ask only N questions for each cell.
+        axis: The values at which figures are drawn, such as passages=1,5; repeat it for another axis.
         preset: A preset whose parameters go before the paper's, such as thresholds for your model.
         authors: Run the authors' code, too, which needs the laboratory.
         folder: The folder of the runs and of tables.md and tables.csv.
@@ -73,13 +84,14 @@ def reproduce(
         accept_new_code: Continue runs that were started with other code; settings.json records the change.
 
     Examples:
-        askance reproduce --list
         askance reproduce dragin 2
+        askance reproduce airrag figure3 --axis passages=1,5
     """
     if paper is None or lists:
         _list(PAPERS if paper is None else [paper], tables, scale, seconds_per_call)
         return
     read, chosen = find_tables(paper, tables)
+    chosen = with_values(chosen, axis or ())
     labels = {label for table in read.tables.values() for label in table.models}
     given = [_split(spec.removeprefix("answer="), labels | set(ROLES)) for spec in model or ()]
     models = dict.fromkeys(UsedModel(label, spec) for label, spec in given if label not in ROLES)
@@ -106,6 +118,8 @@ def reproduce(
             folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / "tables.md", text)
         write_file(folder / "tables.csv", csv_text(printable_record(numbers)))
+        for name, picture in figure_files(numbers) if find_spec("matplotlib") else ():
+            write_file(folder / name, picture)
         print_plain(err, f"tables: {folder / 'tables.md'} and tables.csv", "dim")
     raise typer.Exit(code)
 
@@ -173,7 +187,8 @@ def _sections(
             notes = [*table.notes, *(each for column in table.columns for each in column.caveats)]
             remarks = [*job.paper.caveats, *notes, *_absences(job, table, model, measured)]
             beside = f"the paper's {model.label}" if model.label else "the paper's model that each row names"
-            settings = [f"Model: {model.spec}, beside {beside}.", *_corpora(job, table, found)]
+            beside = "" if table.axis else f", beside {beside}"
+            settings = [f"Model: {model.spec}{beside}.", *_corpora(job, table, found)]
             lines = ["\n".join(f"- {each}" for each in dict.fromkeys(each)) for each in (settings, remarks)]
             tables_shown = [shown] if rows else []
             sections.append(Section(f"{table.title}, {model.spec}", lines[:1], lines[1:], tables_shown))
@@ -233,7 +248,7 @@ def _needs(paper: Paper, table: PaperTable, scale: int | None, seconds: float | 
     """Return what a table needs: datasets, an index, judges, calls and hours, and the paper's models."""
     questions = [
         (row.calls, min(filter(None, (scale, column.questions)), default=0))
-        for row in table.rows
+        for row in rows_of(table, authors=False)
         for column in table.columns
         if row.method and column.dataset in table.datasets
     ]

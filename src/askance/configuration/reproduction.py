@@ -19,11 +19,19 @@ from askance.configuration.methods import make_method, method_class, preset_para
 from askance.configuration.presets import Preset, own_preset
 from askance.configuration.settings import load_now
 from askance.core.errors import AskanceError, BadIndex, InputError, UnknownName
-from askance.core.parameters import method_spec
-from askance.evaluation.papers import JUDGED, PAPERS, Column, Paper, PaperRow, PaperTable, read_paper
+from askance.core.parameters import method_spec, parse_parameters
+from askance.evaluation.papers import (
+    CANDIDATES,
+    COUNTS,
+    JUDGED,
+    PAPERS,
+    Column,
+    Paper,
+    PaperRow,
+    PaperTable,
+    read_paper,
+)
 from askance.evaluation.run.experiment import ReadyExperiment
-
-SEARCHES = "searches"
 
 
 def find_tables(paper: str, numbers: Iterable[str] | None) -> tuple[Paper, dict[str, PaperTable]]:
@@ -43,16 +51,45 @@ def find_tables(paper: str, numbers: Iterable[str] | None) -> tuple[Paper, dict[
     return found, {number: found.tables[number] for number, names in named.items() if names & {*wanted}}
 
 
+def with_values(tables: Mapping[str, PaperTable], axes: Iterable[str]) -> dict[str, PaperTable]:
+    """Return tables with other values of the axes of figures.
+
+    Args:
+        axes: The parameter of an axis with the values, such as "passages=1,5".
+
+    Raises:
+        UnknownName: No figure has the axis.
+        ParameterError: A method of the figures can't have a value.
+    """
+    found = dict(tables)
+    known = {each.axis.parameter for each in tables.values() if each.axis}
+    for given in axes:
+        name, _, text = given.partition("=")
+        if name not in known:
+            raise UnknownName("axis", name, known, place="of these figures (write NAME=VALUE,VALUE)")
+        values = tuple(dict.fromkeys(text.split(",")))
+        for number, table in tables.items():
+            if table.axis and table.axis.parameter == name:
+                for method in {row.method for row in table.rows} - {""}:
+                    cls = method_class(method)
+                    for value in values:
+                        cls(**parse_parameters(cls, {name: value}))
+                found[number] = replace(table, axis=replace(table.axis, values=values))
+    return found
+
+
 def rows_of(table: PaperTable, authors: bool) -> Iterator[PaperRow]:
-    """Yield the rows of a table.
+    """Yield the rows of a table, or the points of all curves of a figure.
 
     Args:
         authors: Whether a row that the authors' code can run is followed by one that it runs.
     """
     for row in table.rows:
-        yield row
+        rows = [row]
         if authors and row.authors:
-            yield replace(row, name=f"{row.name}, authors' code", **{"set": {}, **row.authors})
+            rows.append(replace(row, name=f"{row.name}, authors' code", **{"set": {}, **row.authors}))
+        for each in rows:
+            yield from table.axis.points(each) if table.axis else [each]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +106,9 @@ class UsedModel:
 
     def printed_of(self, row: PaperRow) -> str | None:
         """Return the paper's model that stands beside it in a row; None if the row has no such model."""
-        if self.label:
+        if self.label and row.printed:
             return self.label if self.label in row.printed else None
-        return next(iter(row.printed), "")
+        return self.label or next(iter(row.printed), "")
 
 
 Cell = tuple[str, UsedModel, str, str]
@@ -171,7 +208,8 @@ class Reproduction:
         method = _folder_name(",".join([row.method, preset.replace("/", "-"), *told]))
         questions = min(filter(None, (self.scale, column.questions)), default=None)
         selection: dict[str, Any] = {} if questions is None else {self.paper.selection: questions}
-        found = (each for each in column.metrics if each != SEARCHES and not missing_metric(each))
+        of_traces = {*COUNTS, *CANDIDATES}
+        found = (each for each in column.metrics if each not in of_traces and not missing_metric(each))
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
         common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
         asked = self.datasets[dataset]
@@ -192,7 +230,7 @@ def missing_metric(name: str) -> str:
     if name in JUDGED:
         return f"after `askance judge RUN --{JUDGED[name]} SPEC`, the same command shows it"
     try:
-        open_metrics([name] if name != SEARCHES else DEFAULT_METRICS)
+        open_metrics(DEFAULT_METRICS if name in (*COUNTS, *CANDIDATES) else [name])
     except AskanceError as error:
         return str(error)
     return ""

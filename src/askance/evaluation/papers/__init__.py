@@ -1,15 +1,16 @@
-"""The tables of the papers: what each prints, and how askance runs its rows.
+"""The tables and figures of the papers: what each prints, and how askance runs its rows.
 
 A paper is a TOML file beside this module with the numbers that it prints. A table has columns (a
 dataset and the metrics printed for it), models and rows. A row has a method with its settings, or the reason
 why it can't be run, and the printed numbers: for each model a list with an entry for each column, in the
 order of its metrics, which are named as in askance. Numbers that are not printed are left out at the end of
-an entry. `average` as a dataset is the unweighted mean over the other columns.
+an entry. `average` as a dataset is the unweighted mean over the other columns. A figure is a table with an
+axis: each of its rows is a curve, which is run once for each value of the axis.
 """
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,11 @@ JUDGED: Mapping[str, Literal["facts", "citations", "mauve"]] = {
     "nli_citation_recall": "citations",
 }
 """The metrics that a judge measures, each with the option of `askance judge` that names the judge."""
+COUNTS = ("searches", "tokens", "valid_rollouts")
+"""The columns that are counts and no scores: per question, its searches, the tokens read and written, and the
+rollouts that found a new path to a valid answer."""
+CANDIDATES = ("candidate_accuracy", "best_candidate_accuracy")
+"""The accuracy of all answers that a search tree found, on average, and that of the best one."""
 _FORBID = ConfigDict(extra="forbid")
 
 
@@ -34,7 +40,7 @@ class Column:
     """The numbers of a table that belong to one dataset.
 
     Attributes:
-        metrics: The metrics; `searches` is the mean number of searches.
+        metrics: The metrics, `COUNTS` and `CANDIDATES`.
         questions: The number of questions in the paper; 0 if it is not known or is that of the dataset.
         corpus: The corpus, if it is not that of the paper.
     """
@@ -58,6 +64,7 @@ class PaperRow:
         authors: The method that follows the authors' code, as `method`, and its parameters, as `set`.
         calls: The estimated number of model calls per question.
         printed: The printed numbers by model, with an entry for each column.
+        series, at: The name of the curve and the value of the axis, in a point of a figure.
     """
 
     name: str
@@ -69,6 +76,29 @@ class PaperRow:
     absent: str = ""
     calls: float = 0
     printed: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    series: str = ""
+    at: float | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_FORBID)
+class Axis:
+    """The horizontal axis of a figure.
+
+    Attributes:
+        parameter: The parameter of all rows that varies.
+        label: The meaning of the parameter, for readers of the figure.
+    """
+
+    parameter: str
+    label: str
+    values: tuple[int | float | str, ...]
+
+    def points(self, row: PaperRow) -> Iterator[PaperRow]:
+        """Yield a row for each point of the curve of a row."""
+        for value in self.values:
+            name = f"{row.name}, {self.parameter}={value}"
+            given = {**row.set, self.parameter: value}
+            yield replace(row, name=name, set=given, series=row.name, at=value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_FORBID)
@@ -81,6 +111,7 @@ class PaperTable:
         models: The models that the paper used, as it names them.
         preset: The preset of the rows, in which ``{model}`` and ``{dataset}`` are replaced.
         headings, facts: The content of a table of words, which needs no run.
+        axis: The axis of a figure.
 
     Raises:
         ValueError: Printed numbers belong to no model or column, or a row neither runs nor says why not.
@@ -96,6 +127,7 @@ class PaperTable:
     rows: tuple[PaperRow, ...] = ()
     headings: tuple[str, ...] = ()
     facts: tuple[tuple[str, ...], ...] = ()
+    axis: Axis | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(column.metrics) for column in self.columns]
@@ -143,13 +175,13 @@ class Paper:
     caveats: tuple[str, ...] = ()
 
     def scores(self, column: Column, cell: Sequence[float]) -> dict[str, float]:
-        """Return the printed scores of a cell by metric, from 0 to 1; `searches` is a number."""
+        """Return the printed scores of a cell by metric, from 0 to 1; those of `COUNTS` are numbers."""
         pairs = zip(column.metrics, cell, strict=False)
         return {metric: value / self.unit(metric) for metric, value in pairs}
 
     def unit(self, metric: str) -> int:
         """Return what a printed value of a metric is divided by."""
-        return 100 if self.percent and metric != "searches" else 1
+        return 100 if self.percent and metric not in COUNTS else 1
 
 
 @cache

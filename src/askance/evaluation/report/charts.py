@@ -1,4 +1,4 @@
-"""The charts of the report, drawn by matplotlib as SVG: score against cost, and risk against coverage."""
+"""Charts drawn by matplotlib as SVG: score against cost, risk against coverage, and curves of figures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,8 @@ _STYLE = Path(__file__).with_name("charts.mplstyle")
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
 """The possible positions of a run's number beside its point, best first, as offsets in units of 1/72 inch."""
 _ENOUGH = 10.0
+_APART = 0.06
+"""The distance of two curves at the same value, so that both intervals are seen; values are 1 apart."""
 _LEFT_OUT = (
     r"(?s)<(metadata|style|clipPath)\b.*?</\1>"
     r"""| clip-path="[^"]*"| id="[\w.]+_\d+"| font-family: [^;"]*;"""
@@ -138,6 +140,41 @@ def risk_chart(curves: Mapping[str, Selective]) -> Markup:
         axes.annotate(f"{number}", (1.01, found.curve[-1].risk), color=COLOURS["--ink"], weight="bold")
     listing = ", ".join(f"{name} (AURC {each.aurc.mean:.3f})" for name, each in curves.items())
     return _drawn("risk", f"risk against coverage: {listing}", figure)
+
+
+def curves_chart(
+    title: str,
+    axis: str,
+    values: Sequence[str],
+    panels: Mapping[str, Mapping[str, Mapping[str, MeanInterval]]],
+) -> str:
+    """Return curves with their intervals as the text of an SVG file.
+
+    Args:
+        axis: The meaning of the horizontal axis.
+        values: The values of the axis, which have equal distances.
+        panels: The mean at each value of the axis, by curve, by the number that a panel shows.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(fname=_STYLE):
+        figure = Figure(figsize=(4.5 * len(panels), 3.6), dpi=72, layout="constrained")
+        rows = figure.subplots(1, len(panels), squeeze=False)
+    for axes, (number, curves) in zip(rows[0], panels.items(), strict=True):
+        for index, (name, curve) in enumerate(curves.items()):
+            shift = _APART * (index - (len(curves) - 1) / 2)
+            places = [values.index(value) + shift for value in curve]
+            (line,) = axes.plot(
+                places, [each.mean for each in curve.values()], "o-", label=name, markersize=4
+            )
+            ends = zip(*((each.low, each.high) for each in curve.values()), strict=True)
+            axes.vlines(places, *ends, color=line.get_color(), linewidth=0.8)
+        axes.grid(axis="y")
+        axes.set(xlabel=axis, ylabel=number)
+        axes.set_xticks(range(len(values)), values)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return svg_file(title, figure)
 
 
 def empty_figure(width: float, height: float) -> "tuple[Figure, Axes]":
