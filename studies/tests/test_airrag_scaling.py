@@ -14,6 +14,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters
 from askance.evaluation.statistics.compare import average_interval, mean_interval
 from askance.methods.airrag.method import Airrag
+from askance.retrieval.index.documents import Document
 from askance.retrieval.index.index_folder import read_manifest
 from studies.airrag_scaling import choose, database
 from studies.airrag_scaling.equal_tokens import paths_at_equal_tokens
@@ -89,7 +90,7 @@ def test_a_share_is_above_0_and_at_most_1(tmp_path, share):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_share_keeps_what_supports_and_grows(tmp_path, capsys):
+def test_a_share_keeps_what_supports_and_grows(tmp_path, capsys, monkeypatch):
     rows = [{"id": f"{n}", "title": f"T{n}", "text": f"Text {n}."} for n in range(200)]
     lines(tmp_path / "all.jsonl", rows)
     lines(tmp_path / "q.jsonl", [{"question": "Why?", "answers": ["T"], "supporting": ["T7", "T8"]}])
@@ -103,7 +104,12 @@ def test_a_share_keeps_what_supports_and_grows(tmp_path, capsys):
     assert {"T7", "T8"} <= held[0] < held[1] < held[2]
     assert counts == [len(titles) for titles in held]
     assert counts[2] == 200
-    assert 80 < counts[1] < 120
+    drawn = [Document(f"{n}", f"T{n}", f"Text {n}.") for n in range(2000)]
+    half = [database._place(each) < 0.5 for each in drawn]
+    assert 900 < sum(half) < 1100
+    assert counts[1] == sum(half[:200]) + sum(not half[n] for n in (7, 8))
+    monkeypatch.setattr(database, "_SEED", 1)
+    assert [database._place(each) < 0.5 for each in drawn] != half, "another seed draws others"
 
 
 def test_an_average_gives_every_dataset_the_same_weight():
