@@ -142,7 +142,7 @@ def _make(
     own, of_members = _split_by_member({**options, **settings})
     relative = {name: own.pop(name) for name in [*own] if is_relative(own[name])}
     values = {**({} if is_spec else changed_parameters(method)), **_typed(cls, own)}
-    defaults = preset_parameters(preset, cls, values)
+    defaults = preset.parameters(cls, values, typed_in_preset)
     if "prompts" not in values:
         defaults |= reader_prompts(cls, model)
     if is_member:  # the calling method limits the input tokens of its members
@@ -158,11 +158,6 @@ def _make(
     if is_spec:
         return cast(Method, cls(**values))
     return cast(Method, replace(cast(Any, method), **values) if values else method)
-
-
-def preset_parameters(preset: Preset, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a preset adds to those that are `given` (see `Preset.parameters`)."""
-    return preset.parameters(cls, given, partial(_typed, records=("trigger", "guard")))
 
 
 def _collection(
@@ -260,6 +255,10 @@ def _typed(cls: type[Any], settings: Mapping[str, Any], records: Sequence[str] =
         with about(f"parameters.{key}"):
             typed[key] = _record(cls, key, settings[key])
     return parse_parameters(cls, typed)
+
+
+typed_in_preset = partial(_typed, records=("trigger", "guard"))
+"""A function that converts the parameters of a preset to their types (see `Preset.parameters`)."""
 
 
 def _record(cls: type[Any], parameter: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from askance.configuration.catalogue import DEFAULT_METRICS
 from askance.configuration.evaluation import open_metrics
 from askance.configuration.grid import Grid
-from askance.configuration.methods import make_method, method_class, preset_parameters
+from askance.configuration.methods import make_method, method_class, typed_in_preset
 from askance.configuration.presets import Preset, own_preset
 from askance.configuration.settings import load_now
 from askance.core.errors import AskanceError, BadIndex, InputError, UnknownName
@@ -200,7 +200,7 @@ class Reproduction:
         model_folder = _folder_name(model.spec)
         preset = table.preset.format(model=printed.lower(), dataset=dataset)
         own = self.preset or own_preset(model.spec)
-        values = {**preset_parameters(own, method_class(row.method), row.set), **row.set}
+        values = {**own.parameters(method_class(row.method), row.set, typed_in_preset), **row.set}
         retriever: dict[str, Any] = {"retriever": row.retriever} if row.retriever else {}
         made = [make_method(row.method, each, preset=preset) for each in ({}, values)]
         of_preset, used = (method_spec(each, is_whole=True).options for each in made)
