@@ -97,6 +97,8 @@ class Package:
                 is_read = not block
                 try:
                     parser.Parse(block, is_read)
+                except (KeyError, IndexError):
+                    raise  # by a handler
                 except (expat.ExpatError, LookupError) as error:  # the latter for an unknown encoding
                     raise InvalidXml(f"damaged: {name} in it is not valid XML ({error})") from error
                 yield from events
