@@ -46,7 +46,7 @@ test-extra: $(VENV)/.all  ## Differences to pandoc; stock clients; real servers;
 	for kind in kill error full; do \
 		rm -rf .study && mkdir .study && $(BIN)/python -m tests.retrieval.faults .study $$kind 2>/dev/null | grep '"flaws": \[\]' || exit 1; done
 	rm -rf .study
-	$(BIN)/python -m studies.known_unknown.run --out .study --pocket
+	$(BIN)/python -m studies.known_unknown.run --out .study --size pocket
 
 check: $(VENV)/.all  ## Style, types, layers; then budgets, import cycles, class names and words
 	$(BIN)/ruff check .

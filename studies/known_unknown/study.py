@@ -26,7 +26,6 @@ from studies.shared import show_step, write_rows
 SEED = 1
 DOCUMENTS = ("stale", "fresh")
 SETTINGS = ReaderSettings(
-    precision="bfloat16",
     method="full",
     learning_rate=5e-4,
     held_out=0.0,
@@ -62,12 +61,19 @@ FULL = Size(
     calibration=Counts(5, 20, 6, 2),
     exercises=700,
 )
+THIRD = Size(
+    {"person": 140, "place": 67, "work": 87, "organisation": 54},
+    questions=Counts(13, 52, 15, 6),
+    calibration=Counts(3, 12, 3, 1),
+    exercises=230,
+)
 POCKET = Size(
     {"person": 48, "place": 36, "work": 36, "organisation": 36},
     questions=Counts(4, 16, 4, 1),
     calibration=Counts(1, 4, 1, 0),
     exercises=40,
 )
+SIZES = {"full": FULL, "third": THIRD, "pocket": POCKET}
 
 
 def write_world(out: Path, size: Size, seed: int = SEED) -> World:
