@@ -62,7 +62,7 @@ def points_of(found: Comparisons, metric: str) -> list[Point]:
     """Return a point for each run that has a score in the metric."""
     return [
         Point(number, name, summary.costs.tokens, mean)
-        for number, (name, summary) in enumerate(zip(found.names, found.summaries, strict=True), start=1)
+        for number, (name, summary) in enumerate(found.by_run.items(), start=1)
         if (mean := summary.metrics.get(metric)) is not None
     ]
 
@@ -88,7 +88,7 @@ def frontier_chart(points: Sequence[Point], metric: str) -> Markup:
 
 def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     """Return the figure of `frontier_chart`."""
-    figure, axes = empty_figure(7.0, 4.4)
+    figure, (axes,) = empty_figure(7.0, 4.4)
     costs, best = [point.cost for point in points], frontier(points)
     is_log = min(costs) > 0 and max(costs) / min(costs) >= WIDE
     if is_log:
@@ -120,8 +120,7 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
 
 def curves_of(found: Comparisons) -> dict[str, Selective]:
     """Return what confidence is worth in each run whose answers have any, by the name of the run."""
-    summaries = zip(found.names, found.summaries, strict=True)
-    return {name: summary.selective for name, summary in summaries if summary.selective is not None}
+    return {name: each.selective for name, each in found.by_run.items() if each.selective is not None}
 
 
 def risk_chart(curves: Mapping[str, Selective]) -> Markup:
@@ -129,7 +128,7 @@ def risk_chart(curves: Mapping[str, Selective]) -> Markup:
 
     The number of each run stands at the right end of its curve.
     """
-    figure, axes = empty_figure(7.0, 3.6)
+    figure, (axes,) = empty_figure(7.0, 3.6)
     axes.grid(axis="y")
     axes.set(xlabel="coverage: share of the questions answered", ylabel="risk", xlim=(0, 1.04))
     for number, found in enumerate(curves.values(), start=1):
@@ -155,13 +154,8 @@ def curves_chart(
         values: The values of the axis, which have equal distances.
         panels: The mean at each value of the axis, by curve, by the number that a panel shows.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(fname=_STYLE):
-        figure = Figure(figsize=(4.5 * len(panels), 3.6), dpi=72, layout="constrained")
-        rows = figure.subplots(1, len(panels), squeeze=False)
-    for axes, (number, curves) in zip(rows[0], panels.items(), strict=True):
+    figure, every_axes = empty_figure(4.5 * len(panels), 3.6, len(panels))
+    for axes, (number, curves) in zip(every_axes, panels.items(), strict=True):
         for index, (name, curve) in enumerate(curves.items()):
             shift = _APART * (index - (len(curves) - 1) / 2)
             places = [values.index(value) + shift for value in curve]
@@ -177,14 +171,14 @@ def curves_chart(
     return svg_file(title, figure)
 
 
-def empty_figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    """Return an empty figure of this size in inches, in the colours of the page."""
+def empty_figure(width: float, height: float, num_panels: int = 1) -> "tuple[Figure, list[Axes]]":
+    """Return an empty figure of this size in inches, in the colours of the page, with panels side by side."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), dpi=72, layout="constrained")
-        return figure, figure.subplots()
+        return figure, list(figure.subplots(1, num_panels, squeeze=False)[0])
 
 
 def _number(axes: "Axes", points: Sequence[Point]) -> None:

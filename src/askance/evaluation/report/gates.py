@@ -87,7 +87,7 @@ def gate_chart(found: GateResults) -> str:
 
     The legend names the gates with the best scores, best first.
     """
-    figure, axes = empty_figure(8.0, 4.8)
+    figure, (axes,) = empty_figure(8.0, 4.8)
     axes.grid(axis="y")
     axes.set(xlabel="searches per question", ylabel=found.metric, xlim=(-0.04, 1.2))
     curved = sorted((each for each in found.gates if each.curve), key=lambda each: -each.score.mean)

@@ -151,7 +151,7 @@ def results_table(found: Comparisons) -> ResultTable:
     headings = ("run", *_with_intervals(found.metrics), "short answer", "failed")
     rows = [
         (name, *_intervals(summary, found.metrics), f"{summary.share_answered:.2f}", f"{summary.failures}")
-        for name, summary in _summaries(found)
+        for name, summary in found.by_run.items()
     ]
     (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
@@ -184,7 +184,7 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
     if others:
         rows = [
             (name, *(_mean(summary.metrics.get(metric)) for metric in others))
-            for name, summary in _summaries(found)
+            for name, summary in found.by_run.items()
         ]
         note = "Each metric is a mean over the questions that it applies to."
         yield ResultTable("Other metrics", ("run", *map(label, others)), tuple(rows), note=note)
@@ -194,7 +194,7 @@ def confidence_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield the table of what the confidence of answers is worth, if the answers of a run have any."""
     rows = [
         (name, *confidence_values(summary.selective).values())
-        for name, summary in _summaries(found)
+        for name, summary in found.by_run.items()
         if summary.selective is not None
     ]
     if rows:
@@ -220,7 +220,7 @@ def cost_table(found: Comparisons) -> ResultTable:
     if found.currency:
         columns[f"{found.currency} per 1,000 questions"] = lambda costs: f"{1000 * (costs.price or 0):,.2f}"
     rows = [
-        (name, *(cell(summary.costs) for cell in columns.values())) for name, summary in _summaries(found)
+        (name, *(cell(summary.costs) for cell in columns.values())) for name, summary in found.by_run.items()
     ]
     note = "Means, except for the seconds. Tokens: prompt tokens, reused or not, and generated."
     return ResultTable("Cost", ("run", *columns), tuple(rows), note=note)
@@ -230,7 +230,7 @@ def speed_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield the table of the speeds of the whole runs, if any run has recorded its time."""
     rows = [
         (name, *(f"{value:,.2f}" for value in summary.speed.values()), summary.in_flight)
-        for name, summary in _summaries(found)
+        for name, summary in found.by_run.items()
         if summary.speed
     ]
     if rows:
@@ -260,7 +260,7 @@ def part_tables(found: Comparisons) -> Iterator[ResultTable]:
     """Yield a table by kind of question and one by number of hops, if there are several kinds or numbers."""
     for field in ("kind", "hops"):
         parts = [
-            (name, part) for name, summary in _summaries(found) for part in getattr(summary, f"by_{field}")
+            (name, part) for name, summary in found.by_run.items() for part in getattr(summary, f"by_{field}")
         ]
         order = [part.part for _, part in parts]
         parts.sort(key=lambda each: order.index(each[1].part))
@@ -276,11 +276,6 @@ def part_tables(found: Comparisons) -> Iterator[ResultTable]:
         if rows:
             headings = (f"{field} (questions)", "run", *_with_intervals(found.metrics), "searches")
             yield ResultTable(f"By {field}", headings, tuple(rows), num_text_columns=2, is_grouped=True)
-
-
-def _summaries(found: Comparisons) -> Iterator[tuple[str, RunSummary]]:
-    """Yield the name and the summary of each run."""
-    return zip(found.names, found.summaries, strict=True)
 
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:

@@ -80,7 +80,7 @@ def result_rows(found: Sequence[Comparisons], averages: Averages = ()) -> list[d
 
 
 def _rows(found: Comparisons) -> Iterator[dict[str, Any]]:
-    for name, summary in zip(found.names, found.summaries, strict=True):
+    for name, summary in found.by_run.items():
         for metric, mean in summary.metrics.items():
             row = {"dataset": found.dataset, "run": name, "metric": metric, **asdict(mean)}
             row |= {"failures": summary.failures, **asdict(summary.costs)}

@@ -89,6 +89,11 @@ class Comparisons:
     differences: tuple[Comparison, ...]
     over_seeds: tuple[OverSeeds, ...] = ()
 
+    @property
+    def by_run(self) -> dict[str, RunSummary]:
+        """The summaries by the names of the runs."""
+        return dict(zip(self.names, self.summaries, strict=True))
+
 
 def compare_group(
     group: RunGroup,
