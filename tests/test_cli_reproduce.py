@@ -169,6 +169,8 @@ def test_printed_numbers_alone_need_no_model(reproduce):
     assert cells(page, "Self-RAG")[2] == "– / 54.9"
     assert "Not measured: nli_citation_recall: after `askance judge RUN --citations SPEC`" in page
     assert "Not measured: mauve" in page
+    assert "Cells: measured (95 % interval; MAUVE: range of 5 clusterings) / printed, as percentages." in page
+    assert "MAUVE" not in reproduce("reproduce dragin", index=False)[1]
 
 
 def test_judged_numbers_of_the_runs_are_shown(reproduce, run, tmp_path, sample_index):
@@ -184,8 +186,42 @@ def test_judged_numbers_of_the_runs_are_shown(reproduce, run, tmp_path, sample_i
     code, page, err, _ = reproduce(words)
     assert code == 0, err
     assert cells(page, "no retrieval")[6].endswith(") / 44.5")
+    assert "- Judged: no retrieval on biographies: factscore by scripted\n" in page
+    assert "Incomplete" not in page
     assert "Not measured: mauve" in page
     assert "Not measured: factscore" not in page
+
+
+def test_a_judge_that_stopped_halfway_is_named_with_the_number_of_its_answers(
+    reproduce, run, tmp_path, sample_index, monkeypatch
+):
+    words = f"reproduce selfrag 2 --dataset biographies:{FILES / 'biographies.txt'} --scale 2"
+    words += " --retriever bm25 --model scripted --out out"
+    assert reproduce(words)[0] == 0
+    (folder,) = (tmp_path / "out" / "biographies" / "scripted").glob("closed_book*")
+    judge = ("judge", folder, "--facts", "scripted", "--index", sample_index, "--in-flight", "1")
+    with monkeypatch.context() as patch:
+        answered, ids = ScriptedModel._reply, []
+
+        def reply(self, shown, key):
+            ids.append(key[1])
+            if key[1] != ids[0]:
+                raise ModelFailure("no memory")
+            return answered(self, shown, key)
+
+        patch.setattr(ScriptedModel, "_reply", reply)
+        assert run(*judge)[0] == 1
+    code, page, err, _ = reproduce(words)
+    assert code == 0, err
+    assert cells(page, "no retrieval")[6] == "– / 44.5"
+    assert (
+        "- Incomplete: no retrieval on biographies: factscore: scripted has judged 1 of 2 answers: "
+        "repeat its `askance judge`\n" in page
+    )
+    assert run(*judge)[0] == 0
+    _, page, _, _ = reproduce(words)
+    assert "Incomplete" not in page
+    assert "- Judged: no retrieval on biographies: factscore by scripted\n" in page
 
 
 def failing(monkeypatch, number):

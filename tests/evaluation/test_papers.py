@@ -7,7 +7,7 @@ import pytest
 from askance.configuration.catalogue import METHODS
 from askance.configuration.methods import make_method
 from askance.configuration.presets import open_preset, shipped
-from askance.configuration.reproduction import Reproduction, UsedModel, rows_of, with_values
+from askance.configuration.reproduction import Reproduction, rows_of, with_values
 from askance.core.extensions import LABORATORY
 from askance.core.trace import Expanded, Trace
 from askance.evaluation.papers import (
@@ -20,7 +20,7 @@ from askance.evaluation.papers import (
     PaperTable,
     read_paper,
 )
-from askance.evaluation.report.paper_tables import figure_files, result_table
+from askance.evaluation.report.paper_tables import ModelTable, UsedModel, figure_files, result_table
 from tests.evaluation.datasets.test_files import FILES
 from tests.evaluation.hand_made import record, written
 from tests.laboratory import usable
@@ -56,11 +56,12 @@ def test_no_two_cells_share_a_run_and_only_named_ones_have_none(name, number, sa
     for label in table.models:
         models = (UsedModel(label, "scripted"),)
         job = Reproduction(paper=paper, datasets=datasets, models=models, settings=settings)
-        ready = job.prepare({number: table})
-        assert len(set(job.runs.values())) == len(job.runs), "each cell has settings of its own"
-        assert {*job.runs.values()} == ready.keys()
+        (filled,) = job.tables_by_model({number: table})
+        ready, names = job.prepare([filled]), filled.experiments.values()
+        assert len(set(names)) == len(names), "each cell has settings of its own"
+        assert {*names} == ready.keys()
         absent = {row.name for row in table.rows if row.absent or row.encoder} | {"AirRAG, verifier=emb"}
-        assert {row for _, _, row, _ in job.reasons} <= absent
+        assert {row for cells in filled.remarks.values() for row, _ in cells} <= absent
 
 
 def test_models_whose_names_no_folder_can_have_get_folders_of_their_own(sample_index):
@@ -72,8 +73,9 @@ def test_models_whose_names_no_folder_can_have_get_folders_of_their_own(sample_i
         models=tuple(UsedModel("", f"scripted:{name}") for name in names),
         settings={"index": str(sample_index)},
     )
-    ready = job.prepare({"6": job.paper.tables["6"]})
-    assert not job.reasons
+    tables = job.tables_by_model({"6": job.paper.tables["6"]})
+    ready = job.prepare(tables)
+    assert not any(each.remarks for each in tables)
     folders = {name.split("/")[1] for name in ready}
     assert len(folders) == len(names)
     assert max(map(len, folders)) <= 150
@@ -94,7 +96,7 @@ def test_self_rag_is_asked_the_long_tail_of_popqa_unless_the_user_says_otherwise
         models=(UsedModel("", "scripted"),),
         settings={"index": str(sample_index), "retriever": "bm25"},
     )
-    ready = job.prepare({"2": read_paper("selfrag").tables["2"]})
+    ready = job.prepare(job.tables_by_model({"2": read_paper("selfrag").tables["2"]}))
     found = [[each.question.id for each in one.questions.values()] for one in ready.values()]
     assert found == [asked] * 3
 
@@ -189,8 +191,9 @@ def test_the_counts_and_candidates_of_a_tree(tmp_path):
     alone = written(tmp_path / "none", [record(1, {"accuracy": 1.0})], [tree()])
     means = []
     for each in (run, alone):
-        runs = {(row.name, "hotpotqa"): each}
-        _, numbers = result_table(read_paper("airrag"), table, "scripted", [(row, "")], runs)
+        filled = ModelTable(table, UsedModel("", "scripted"), [(row, "")])
+        filled.runs[row.name, "hotpotqa"] = each
+        _, numbers = result_table(read_paper("airrag"), filled)
         means.append({cell["metric"]: cell["mean"] for cell in numbers})
         assert [cell["low"] == cell["high"] for cell in numbers] == [False, True, True, True, False, False]
     assert means[0] == {

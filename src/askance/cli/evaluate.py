@@ -22,7 +22,7 @@ from askance.core.safe_text import json_line, printable, printable_record
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
-from askance.evaluation.judging.mauve import judge_mauve
+from askance.evaluation.judging.mauve import RANGE, judge_mauve
 from askance.evaluation.report.outcomes import inert_threshold
 from askance.evaluation.report.sheet import kappas, read_sheet, shares
 from askance.evaluation.report.tables import NONE, confidence_values
@@ -291,7 +291,7 @@ def _fact_judge(spec: str, index: Path, settings: EngineConfig, by: Mapping[str,
 def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
     for each in judged:
         details = f"{each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
-        interval = "range of 5 clusterings" if each.kind == "mauve" else "95 % interval"
+        interval = RANGE if each.kind == "mauve" else "95 % interval"
         _show_means(run, details, printable_record(each.scores), interval)
         print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:

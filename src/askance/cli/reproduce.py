@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,24 +11,17 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from askance.cli.options import NumberOption, with_settings
+from askance.cli.evaluate import MAX_FAILURES, MaxFailuresOption, NewCodeFlag, RetryFlag
+from askance.cli.options import with_settings
 from askance.configuration.build import ROLES, load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.configuration.presets import open_preset
-from askance.configuration.reproduction import (
-    Cell,
-    Reproduction,
-    UsedModel,
-    find_tables,
-    missing_metric,
-    rows_of,
-    with_values,
-)
+from askance.configuration.reproduction import Reproduction, find_tables, missing_metric, rows_of, with_values
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError, MissingAbility, UnknownName
 from askance.core.safe_text import printable, printable_record
 from askance.evaluation.papers import AVERAGE, PAPERS, Paper, PaperTable
-from askance.evaluation.report.paper_tables import Runs, figure_files, result_table
+from askance.evaluation.report.paper_tables import ModelTable, UsedModel, figure_files, result_table
 from askance.evaluation.report.tables import ResultTable, Section
 from askance.evaluation.report.writers import csv_text, markdown, markdown_line
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -38,9 +31,6 @@ from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import EvaluationProgress
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="TABLE")]
-Named = dict[str, PaperTable]
-INCOMPLETE = "incomplete: "
-"""How the reason begins for which a cell is not complete, though it could be run."""
 SETTINGS = ("index", "retriever", "rerank", "encoder", "cache", "in_flight")
 """The settings that every cell takes from options, files and the environment."""
 
@@ -59,9 +49,9 @@ def reproduce(
     folder: Annotated[Path | None, typer.Option("--out")] = None,
     lists: Annotated[bool, typer.Option("--list")] = False,
     seconds_per_call: Annotated[float | None, typer.Option(min=0, metavar="S")] = None,
-    max_failures: NumberOption = 20,
-    retry_failures: Annotated[bool, typer.Option("--retry-failures")] = False,
-    accept_new_code: Annotated[bool, typer.Option("--accept-new-code")] = False,
+    max_failures: MaxFailuresOption = MAX_FAILURES,
+    retry_failures: RetryFlag = False,
+    accept_new_code: NewCodeFlag = False,
 ) -> None:
     """Reproduce tables and figures of a paper: run every cell that can be run, beside the printed number.
 
@@ -109,8 +99,9 @@ def reproduce(
         authors=authors,
     )
     options = RunOptions(max_failures, retry_failures, accept_new_code, may_lack_abilities=True)
-    runs, code = _run(job, chosen, folder, options) if dataset else ({}, 0)
-    sections, numbers = _sections(job, chosen, runs)
+    filled = job.tables_by_model(chosen)
+    code = _run(job, filled, folder, options) if dataset else 0
+    sections, numbers = _sections(job, filled)
     text = printable("\n\n".join([f"# {read.paper} (arXiv {read.arxiv})", *map(markdown, sections)]) + "\n")
     print(text, end="")
     if folder is not None:
@@ -141,87 +132,82 @@ def _dataset(spec: str, paper: Paper) -> tuple[str, str]:
     return name, rest if sign == "=" else spec
 
 
-def _run(
-    job: Reproduction, tables: Named, folder: Path | None, options: RunOptions
-) -> tuple[dict[Cell, RecordedRun], int]:
-    """Make or continue the runs of all cells that can be run, and return them by cell, with the exit code."""
+def _run(job: Reproduction, tables: Sequence[ModelTable], folder: Path | None, options: RunOptions) -> int:
+    """Make or continue the runs of all cells that can be run, and return the exit code."""
     if folder is None:
         raise InputError("no folder is named for the runs: name one with --out FOLDER.")
     ready = job.prepare(tables)
     if not ready:
-        reasons = "; ".join(dict.fromkeys(job.reasons.values())) or "they need none of the datasets"
-        raise InputError(f"no cell of these tables can be run: {reasons}")
+        reasons = "; ".join(dict.fromkeys(reason for each in tables for _, reason in each.remarks))
+        raise InputError(f"no cell of these tables can be run: {reasons or 'they need none of the datasets'}")
     work = run_grid(ready, folder, load_models, options, lambda name: EvaluationProgress(err, name))
-    results = asyncio.run(work)
-    runs, code = dict[Cell, RecordedRun](), 0
-    for cell, name in job.runs.items():
-        found = results[name]
-        if isinstance(found, RecordedRun):
-            runs[cell], num = found, len(found.records)
-            if failed := [record.error for record in found.records if record.is_failure]:
-                code = max(code, int(len(failed) == num))
-                job.reasons[cell] = f"{INCOMPLETE}{len(failed)} of {num} questions failed: {failed[0]:.300}"
-        elif isinstance(found, MissingAbility):
-            job.reasons[cell] = str(found)
-        else:
-            code = max(code, found.exit_code)
-            job.reasons[cell] = f"{INCOMPLETE}stopped: {found}"
-    return runs, code
+    results, code = asyncio.run(work), 0
+    for each in tables:
+        for cell, name in each.experiments.items():
+            found = results[name]
+            if isinstance(found, RecordedRun):
+                each.runs[cell], num = found, len(found.records)
+                if failed := [record.error for record in found.records if record.is_failure]:
+                    code = max(code, int(len(failed) == num))
+                    reason = f"{len(failed)} of {num} questions failed: {failed[0]:.300}"
+                    each.remarks["Incomplete", reason].append(cell)
+            elif isinstance(found, MissingAbility):
+                each.remarks["Not run", str(found)].append(cell)
+            else:
+                code = max(code, found.exit_code)
+                each.remarks["Incomplete", f"stopped: {found}"].append(cell)
+        each.remark_judges()
+    return code
 
 
-def _sections(
-    job: Reproduction, tables: Named, runs: Mapping[Cell, RecordedRun]
-) -> tuple[list[Section], list[dict[str, Any]]]:
+def _sections(job: Reproduction, tables: Sequence[ModelTable]) -> tuple[list[Section], list[dict[str, Any]]]:
     """Return the sections of the page, and all numbers as rows."""
     sections, numbers = list[Section](), list[dict[str, Any]]()
-    for table in tables.values():
+    for each in tables:
+        table = each.table
         if not table.rows:
             title = f"{table.title}: {table.about}"
             of_words = ResultTable(title, table.headings, table.facts, len(table.headings))
             sections.append(Section(table.title, (), table.notes, [of_words]))
-        for model in job.models if table.rows else ():
-            rows = job.rows(table, model)
-            found = {cell[2:]: run for cell, run in runs.items() if cell[:2] == (table.title, model)}
-            shown, values = result_table(job.paper, table, model.spec, rows, found)
-            measured = {value["metric"] for value in values if value["mean"] is not None}
-            notes = [*table.notes, *(each for column in table.columns for each in column.caveats)]
-            remarks = [*job.paper.caveats, *notes, *_absences(job, table, model, measured)]
-            beside = f"the paper's {model.label}" if model.label else "the paper's model that each row names"
-            beside = "" if table.axis else f", beside {beside}"
-            settings = [f"Model: {model.spec}{beside}.", *_corpora(job, table, found)]
-            lines = ["\n".join(f"- {each}" for each in dict.fromkeys(each)) for each in (settings, remarks)]
-            tables_shown = [shown] if rows else []
-            sections.append(Section(f"{table.title}, {model.spec}", lines[:1], lines[1:], tables_shown))
-            numbers += values
+            continue
+        shown, values = result_table(job.paper, each)
+        measured = {value["metric"] for value in values if value["mean"] is not None}
+        caveats = (caveat for column in table.columns for caveat in column.caveats)
+        remarks = [*job.paper.caveats, *table.notes, *caveats, *_remarks(job, each, measured)]
+        title = f"{table.title}, {each.model.spec}"
+        lines = [
+            "\n".join(f"- {line}" for line in dict.fromkeys(given))
+            for given in (_settings(job, each), remarks)
+        ]
+        sections.append(Section(title, lines[:1], lines[1:], [shown] if each.rows else []))
+        numbers += values
     return sections, numbers
 
 
-def _corpora(job: Reproduction, table: PaperTable, found: Runs) -> list[str]:
-    """Return the paper's corpora and questions beside those of the runs."""
+def _settings(job: Reproduction, filled: ModelTable) -> list[str]:
+    """Return the model, the corpora and the questions of the runs beside those of the paper."""
+    table, label = filled.table, filled.model.label
+    beside = f", beside the paper's {label or 'model that each row names'}" if not table.axis else ""
     index = job.settings.get("index", "no index")
     retriever = job.settings.get("retriever", job.paper.settings["retriever"])
-    asked = {dataset: f"{dataset} {len(run.records):,}" for (_, dataset), run in found.items()}
+    asked = {dataset: f"{dataset} {len(run.records):,}" for (_, dataset), run in filled.runs.items()}
     numbers = [f"{column.dataset} {column.questions:,}" for column in table.columns if column.questions]
     corpora = dict.fromkeys(column.corpus or job.paper.corpus for column in table.columns)
     return [
+        f"Model: {filled.model.spec}{beside}.",
         f"Corpus: {index}, by {retriever} unless a row has its own; the paper's: {'; '.join(corpora)}.",
         f"Questions: {', '.join(asked.values()) or 'none'}; the paper's: {', '.join(numbers)}.",
     ]
 
 
-def _absences(job: Reproduction, table: PaperTable, model: UsedModel, measured: set[str]) -> list[str]:
-    """Return what a table lacks, with the reasons, but for the metrics that were measured."""
-    cells: dict[str, list[Sequence[str]]] = {}
-    for (title, used, *place), reason in job.reasons.items():
-        if (title, used) == (table.title, model):
-            cells.setdefault(reason, []).append(place)
-    every_row = ", ".join(row.name for row, _ in job.rows(table, model))
-    lines = [] if every_row else [f"No row of this table has the model {model.label}."]
-    for reason, places in cells.items():
-        rows, datasets = (", ".join(dict.fromkeys(each)) for each in zip(*places, strict=True))
+def _remarks(job: Reproduction, filled: ModelTable, measured: set[str]) -> list[str]:
+    """Return the remarks about cells, and what else a table lacks, but for the metrics that were measured."""
+    table, every_row = filled.table, ", ".join(row.name for row, _ in filled.rows)
+    lines = [] if every_row else [f"No row of this table has the model {filled.model.label}."]
+    for (what, reason), cells in filled.remarks.items():
+        rows, datasets = (", ".join(dict.fromkeys(each)) for each in zip(*cells, strict=True))
         rows = "all rows" if rows == every_row else rows
-        what = "Incomplete" if reason.startswith(INCOMPLETE) else "Not run"
-        lines.append(markdown_line(f"{what}: {rows} on {datasets}: {reason.removeprefix(INCOMPLETE)}"))
+        lines.append(markdown_line(f"{what}: {rows} on {datasets}: {reason}"))
     if AVERAGE in {column.dataset for column in table.columns} and job.datasets:
         num_given = len(set(table.datasets) & job.datasets.keys())
         lines.append(f"Averages: over {num_given} of {len(table.datasets)} datasets, which weigh the same")

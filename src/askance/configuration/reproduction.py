@@ -21,9 +21,8 @@ from askance.configuration.settings import load_now
 from askance.core.errors import AskanceError, BadIndex, InputError, UnknownName
 from askance.core.parameters import method_spec, parse_parameters
 from askance.evaluation.papers import (
-    CANDIDATES,
-    COUNTS,
     JUDGED,
+    OF_TRACES,
     PAPERS,
     Column,
     Paper,
@@ -31,6 +30,7 @@ from askance.evaluation.papers import (
     PaperTable,
     read_paper,
 )
+from askance.evaluation.report.paper_tables import ModelTable, UsedModel
 from askance.evaluation.run.experiment import ReadyExperiment
 
 
@@ -62,19 +62,19 @@ def with_values(tables: Mapping[str, PaperTable], axes: Iterable[str]) -> dict[s
         ParameterError: A method of the figures can't have a value.
     """
     found = dict(tables)
-    known = {each.axis.parameter for each in tables.values() if each.axis}
+    axes_of = {number: table.axis for number, table in tables.items() if table.axis}
+    known = {axis.parameter for axis in axes_of.values()}
     for given in axes:
         name, _, text = given.partition("=")
         if name not in known:
             raise UnknownName("axis", name, known, place="of these figures (write NAME=VALUE,VALUE)")
         values = tuple(dict.fromkeys(text.split(",")))
-        for number, table in tables.items():
-            if table.axis and table.axis.parameter == name:
-                for method in {row.method for row in table.rows} - {""}:
-                    cls = method_class(method)
-                    for value in values:
-                        cls(**parse_parameters(cls, {name: value}))
-                found[number] = replace(table, axis=replace(table.axis, values=values))
+        for number in (number for number, axis in axes_of.items() if axis.parameter == name):
+            found[number] = replace(tables[number], axis=replace(axes_of[number], values=values))
+            for row in rows_of(found[number], authors=False):
+                if row.method:
+                    cls = method_class(row.method)
+                    cls(**parse_parameters(cls, {name: row.at}))
     return found
 
 
@@ -92,32 +92,9 @@ def rows_of(table: PaperTable, authors: bool) -> Iterator[PaperRow]:
             yield from table.axis.points(each) if table.axis else [each]
 
 
-@dataclass(frozen=True, slots=True)
-class UsedModel:
-    """A model that makes the runs of a table.
-
-    Attributes:
-        label: The name of the paper's model that it stands for; empty for the first of each row.
-        spec: The specification.
-    """
-
-    label: str
-    spec: str
-
-    def printed_of(self, row: PaperRow) -> str | None:
-        """Return the paper's model that stands beside it in a row; None if the row has no such model."""
-        if self.label and row.printed:
-            return self.label if self.label in row.printed else None
-        return self.label or next(iter(row.printed), "")
-
-
-Cell = tuple[str, UsedModel, str, str]
-"""A cell: the title of the table, the model, the name of the row, and the dataset."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """The cells of tables, to be run.
+    """The settings that the runs of a paper's tables share.
 
     Attributes:
         datasets: The specification of each dataset, by its name in the tables.
@@ -126,8 +103,6 @@ class Reproduction:
         scale: The most questions of a cell.
         preset: What goes before the paper's preset; by default the preset of a bundled model.
         authors: Whether to run the authors' code, too.
-        runs: The name of the experiment of each cell that can be run.
-        reasons: The reason why a cell can't be run, by the cell.
     """
 
     paper: Paper
@@ -138,12 +113,19 @@ class Reproduction:
     scale: int | None = None
     preset: Preset | None = None
     authors: bool = False
-    runs: dict[Cell, str] = field(default_factory=dict)
-    reasons: dict[Cell, str] = field(default_factory=dict)
 
-    def prepare(self, tables: Mapping[str, PaperTable]) -> dict[str, ReadyExperiment]:
+    def tables_by_model(self, tables: Mapping[str, PaperTable]) -> list[ModelTable]:
+        """Return each table for each model, without runs. A table of words needs no model."""
+        return [
+            ModelTable(table, model, model.in_rows(rows_of(table, self.authors)))
+            for table in tables.values()
+            for model in self.models[: None if table.rows else 1]
+        ]
+
+    def prepare(self, tables: Iterable[ModelTable]) -> dict[str, ReadyExperiment]:
         """Load and check what the cells need, except models, and return the experiments by name.
 
+        The tables get the name of the experiment of each cell, or the reason why the cell can't be run.
         Experiments with the same model follow each other.
 
         Raises:
@@ -151,34 +133,20 @@ class Reproduction:
         """
         ready: dict[str, ReadyExperiment] = {}
         load = cache(load_now)
-        for model in self.models:
-            for cell, row, column, table in self._cells(tables, model):
+        for each in sorted(tables, key=lambda each: self.models.index(each.model)):
+            for cell, row, beside, column in each.cells():
                 name = ""
                 try:
                     self._check(row, column)
-                    name, grid = self._grid(table, row, column, model)
+                    name, grid = self._grid(each, row, beside, column)
                     if name not in ready:
                         (ready[name],) = grid.prepare(load=load).values()
-                    self.runs[cell] = name
+                    each.experiments[cell] = name
                 except AskanceError as error:
                     if getattr(error.__cause__, "setting", "") == "dataset":
                         raise
-                    self.reasons[cell] = str(error).removeprefix(f"{name}: ")
+                    each.remarks["Not run", str(error).removeprefix(f"{name}: ")].append(cell)
         return ready
-
-    def rows(self, table: PaperTable, model: UsedModel) -> list[tuple[PaperRow, str]]:
-        """Return the rows that a model can stand in, each with the paper's model beside it."""
-        pairs = ((row, model.printed_of(row)) for row in rows_of(table, self.authors))
-        return [(row, printed) for row, printed in pairs if printed is not None]
-
-    def _cells(
-        self, tables: Mapping[str, PaperTable], model: UsedModel
-    ) -> Iterator[tuple[Cell, PaperRow, Column, PaperTable]]:
-        for table in tables.values():
-            for row, _ in self.rows(table, model):
-                for column in table.columns:
-                    if column.dataset in table.datasets:
-                        yield (table.title, model, row.name, column.dataset), row, column, table
 
     def _check(self, row: PaperRow, column: Column) -> None:
         """Raise `InputError` with the reason if a cell can't be run."""
@@ -194,11 +162,11 @@ class Reproduction:
             if made_by.partition(":")[0] != row.encoder:
                 raise BadIndex(f"the vectors of {index} are of {made_by}: make them with {row.encoder}:NAME")
 
-    def _grid(self, table: PaperTable, row: PaperRow, column: Column, model: UsedModel) -> tuple[str, Grid]:
+    def _grid(self, place: ModelTable, row: PaperRow, beside: str, column: Column) -> tuple[str, Grid]:
         """Return the name of a cell's experiment and the grid that has it alone."""
-        printed, dataset = model.printed_of(row) or "", column.dataset
+        model, dataset = place.model, column.dataset
         model_folder = _folder_name(model.spec)
-        preset = table.preset.format(model=printed.lower(), dataset=dataset)
+        preset = place.table.preset.format(model=beside.lower(), dataset=dataset)
         own = self.preset or own_preset(model.spec)
         values = {**own.parameters(method_class(row.method), row.set, typed_in_preset), **row.set}
         retriever: dict[str, Any] = {"retriever": row.retriever} if row.retriever else {}
@@ -208,19 +176,17 @@ class Reproduction:
         method = _folder_name(",".join([row.method, preset.replace("/", "-"), *told]))
         questions = min(filter(None, (self.scale, column.questions)), default=None)
         selection: dict[str, Any] = {} if questions is None else {self.paper.selection: questions}
-        of_traces = {*COUNTS, *CANDIDATES}
-        found = (each for each in column.metrics if each not in of_traces and not missing_metric(each))
+        found = (each for each in column.metrics if each not in OF_TRACES and not missing_metric(each))
         scored = [*dict.fromkeys((*DEFAULT_METRICS, *found))]
-        common: dict[str, Any] = {**self.paper.settings, **self.settings, **selection, "metrics": scored}
         asked = self.datasets[dataset]
         if asked.startswith(f"{dataset}:") and "?" not in asked:
             asked += self.paper.options.get(dataset, "")
         grid = Grid(
-            common=common,
+            common={**self.paper.settings, **self.settings, **selection, "metrics": scored},
             datasets={dataset: {"questions": asked}},
             models={model_folder: {**self.roles, "answer": model.spec}},
             methods={method: {"method": row.method, "preset": preset, "set": values, **retriever}},
-            place=table.title,
+            place=place.table.title,
         )
         return f"{dataset}/{model_folder}/{method}", grid
 
@@ -230,7 +196,7 @@ def missing_metric(name: str) -> str:
     if name in JUDGED:
         return f"after `askance judge RUN --{JUDGED[name]} SPEC`, the same command shows it"
     try:
-        open_metrics(DEFAULT_METRICS if name in (*COUNTS, *CANDIDATES) else [name])
+        open_metrics(DEFAULT_METRICS if name in OF_TRACES else [name])
     except AskanceError as error:
         return str(error)
     return ""

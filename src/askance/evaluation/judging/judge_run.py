@@ -27,6 +27,7 @@ from askance.evaluation.run.result_file import (
     KEPT,
     open_results,
     os_errors_as_run_errors,
+    read_sealed_lines,
     validated,
     work_through,
 )
@@ -65,11 +66,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class RunScores:
-    """The content of a file of scores: the judge that gave them, and the hash of the judged answers."""
+    """The content of a file of scores: the judge that gave them, and the hash of the judged answers.
+
+    The header of a file of judgements is one without scores.
+    """
 
     kind: Kind
     judge: str
-    scores: Mapping[str, MeanInterval]
+    scores: Mapping[str, MeanInterval] = field(default_factory=dict)
     answers_sha256: str = ""
 
 
@@ -229,6 +233,25 @@ def run_scores(run: RecordedRun) -> dict[Kind, RunScores]:
             scores = validated(_RUN_SCORES, path.read_bytes(), str(path))
             if scores.answers_sha256 == answers:
                 found[scores.kind] = scores
+    return found
+
+
+def judged_so_far(run: RecordedRun) -> dict[Kind, tuple[str, int]]:
+    """Return the judge of each kind that keeps judgements, and how many present answers it has judged.
+
+    If there are several judges of one kind, the last one by its file's name counts.
+
+    Raises:
+        RunFolderError: A file of judgements can't be read.
+    """
+    found, hashes = dict[Kind, tuple[str, int]](), {each.id: answer_hash(each.text) for each in run.records}
+    for path in sorted((run.folder / FOLDER).glob("*.jsonl")):
+        lines, _ = read_sealed_lines(path)
+        judgements = [validated(_JUDGEMENT, line, place) for place, line in lines[1:]]
+        judged = {each.id for each in judgements if hashes.get(each.id) == each.answer_sha256}
+        for place, line in lines[:1]:
+            header = validated(_RUN_SCORES, line, place)
+            found[header.kind] = header.judge, len(judged)
     return found
 
 

@@ -29,6 +29,8 @@ SCALING = 5
 """The paper's constant c."""
 _NUM_MIXTURES, _NUM_CLUSTERINGS = 25, 5
 _MAX_WORDS = 100
+RANGE = f"range of {_NUM_CLUSTERINGS} clusterings"
+"""What stands in place of a confidence interval."""
 
 
 async def judge_mauve(run: RecordedRun, encoder: Encoder, spec: str) -> JudgedAnswer:

@@ -32,6 +32,8 @@ COUNTS = ("searches", "tokens", "valid_rollouts")
 rollouts that found a new path to a valid answer."""
 CANDIDATES = ("candidate_accuracy", "best_candidate_accuracy")
 """The accuracy of all answers that a search tree found, on average, and that of the best one."""
+OF_TRACES = (*COUNTS, *CANDIDATES)
+"""The columns that are read from traces and records, and are no metrics."""
 _FORBID = ConfigDict(extra="forbid")
 
 
@@ -40,7 +42,7 @@ class Column:
     """The numbers of a table that belong to one dataset.
 
     Attributes:
-        metrics: The metrics, `COUNTS` and `CANDIDATES`.
+        metrics: The metrics and `OF_TRACES`.
         questions: The number of questions in the paper; 0 if it is not known or is that of the dataset.
         corpus: The corpus, if it is not that of the paper.
     """
