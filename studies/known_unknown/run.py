@@ -1,6 +1,6 @@
 """Show on a made world what deciding when to search is worth.
 
-python -m studies.known_unknown.run --out FOLDER                # several hours on two cores, one of them to teach
+python -m studies.known_unknown.run --out FOLDER                # several hours on two cores
 python -m studies.known_unknown.run --out FOLDER --size pocket  # a small world, to see that everything works
 
 The command makes the world, teaches a model the known half of it, runs every method and writes a page. The
