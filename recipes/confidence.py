@@ -31,11 +31,10 @@ from askance.core.answers import Answer
 from askance.core.errors import InputError
 from askance.core.ports import PairScorer
 from askance.core.types import Passage
-from askance.evaluation.choose.policies import logistic
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import UNANSWERABLE
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
-from askance.evaluation.statistics.roc import RocArea, roc_area
+from askance.evaluation.statistics.roc import RocArea, logistic, roc_area
 from askance.models.loaders import load_cross_encoder
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query

@@ -19,8 +19,7 @@ import pytest
 
 from askance.cli.main import main as askance
 from askance.core.errors import ModelFailure
-from askance.evaluation.choose.outcomes import OUTCOMES
-from askance.evaluation.choose.signals import RECORDED
+from askance.evaluation.choose.outcomes import OUTCOMES, RECORDED
 from askance.evaluation.run.recorded_run import SETTINGS, RunWriter, read_run
 from askance.models.scripted import Reply, ScriptedModel
 from askance.storage.durable_files import unsealed_lines

@@ -15,9 +15,8 @@ from askance.core.errors import InputError
 from askance.core.parameters import method_spec
 from askance.core.ports import language_model
 from askance.core.safe_text import json_line, printable_record
+from askance.evaluation.choose import outcomes
 from askance.evaluation.choose.gates import measure_gates
-from askance.evaluation.choose.outcomes import OUTCOMES, read_outcomes
-from askance.evaluation.choose.signals import SignalRecorder, lacking, record_signals
 from askance.evaluation.report.gates import gate_chart, gate_section
 from askance.evaluation.report.writers import markdown
 from askance.storage.trace_file import check_writable
@@ -62,10 +61,10 @@ def gates(
             "no outcomes are named: give a file (docs/gates.md shows one), or a folder of `askance signals`."
         )
     score, (known, guards) = open_score(metric), open_gates(gate or ())
-    parts = {str(path): read_outcomes(path) for path in paths}
+    parts = {str(path): outcomes.read_outcomes(path) for path in paths}
     if len(parts) > 1:
         parts["all together"] = tuple(outcome for found in parts.values() for outcome in found)
-    given = () if dev is None else read_outcomes(dev), metric, score, known, guards, gate or ()
+    given = () if dev is None else outcomes.read_outcomes(dev), metric, score, known, guards, gate or ()
     results = [measure_gates(name, found, *given) for name, found in parts.items()]
     if chart is not None:
         write_out(chart, gate_chart(results[-1]))
@@ -107,7 +106,7 @@ def signals(
     engine = replace(config.open(), abstaining=None, is_strict=False)
     others = {name: replace(engine, method=config.make(name)) for name in also or ()}
     model = language_model(engine.models["answer"])
-    if missing := lacking(model):
+    if missing := outcomes.lacking(model):
         lacks = f"{model.name} gives no {', no '.join(missing)}"
         print_plain(err, f"{lacks}: gates that read these can't be measured", "yellow")
     header = {
@@ -119,10 +118,10 @@ def signals(
         "samples": samples,
         "also": [str(method_spec(each.method, is_whole=True)) for each in others.values()],
     }
-    recorder, in_flight = SignalRecorder(engine, samples, others), config.questions_in_flight
+    recorder, in_flight = outcomes.SignalRecorder(engine, samples, others), config.questions_in_flight
     with WritingProgress(err, "recording signals") as progress:
-        recording = record_signals(recorder, examples, folder, header, in_flight=in_flight, progress=progress)
+        recording = outcomes.record_signals(recorder, examples, folder, header, in_flight, progress)
         failures = asyncio.run(recording)
     for name, error in failures.items():
         print_plain(err, f"failed: question {name}: {error}", "yellow")
-    print_plain(out, f"outcomes: {folder / OUTCOMES}; measure gates: askance gates {folder}")
+    print_plain(out, f"outcomes: {folder / outcomes.OUTCOMES}; measure gates: askance gates {folder}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from sys import float_info
 from typing import Any, TextIO, TypeVar, cast
 
 from askance.core.errors import DatasetError, MissingExtra
@@ -136,6 +137,20 @@ class Field:
         """Return the value as an integer."""
         return self._as(int, "an integer")
 
+    def number(self) -> float:
+        """Return the value as a float. The value must be a finite number."""
+        value: Any = self._as(object, "a finite number")
+        if not isinstance(value, int | float) or not is_finite(value):
+            raise self.flaw("not a finite number", found=True)
+        return float(value)
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return the elements of a list of finite numbers."""
+        values = self._as(list, "a list")
+        if all(type(value) is float and is_finite(value) for value in values):
+            return tuple(values)  # without a field for each of many numbers
+        return tuple(element.number() for element in self.each())
+
     def truth(self) -> bool:
         """Return the value as a boolean."""
         return self._as(bool, "a boolean")
@@ -167,6 +182,11 @@ class Field:
         if not isinstance(self.value, kind) or (isinstance(self.value, bool) and kind is not bool):
             raise self.flaw(f"not {called}", found=True)
         return self.value
+
+
+def is_finite(value: float) -> bool:
+    """Return whether a number is finite and not too large for a float."""
+    return abs(value) <= float_info.max
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -19,10 +19,11 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from askance.core.filters import FieldValue
+from askance.core.records import is_finite
 from askance.core.safe_text import whole_characters
 from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, MAX_FIELDS, is_finite
+from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, MAX_FIELDS
 from askance.retrieval.index.formats.tables import MAX_ID_CHARACTERS
 from askance.serve.chat_request import FilterText
 from askance.serve.errors import bad_request, not_found

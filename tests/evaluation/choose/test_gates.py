@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from askance.configuration.evaluation import open_score
 from askance.core.errors import DatasetError, InputError, UnknownName
 from askance.evaluation.choose.gates import BEST, NEAREST, ROUTER, THREE_WAYS, measure_gates
 from askance.evaluation.choose.outcomes import RECORDED_ROUTER, read_outcomes
-from askance.evaluation.choose.policies import Questions, nearest
+from askance.evaluation.choose.policies import nearest
 from tests.tolerances import near
 
 ACCURACY = open_score("accuracy")
@@ -146,18 +145,12 @@ def test_a_router_combines_gates_and_recorded_routers_have_three_ways(outcomes):
 
 def test_the_nearest_other_questions_vote_with_their_gains():
     texts = [f"Which river passes {at}?" for at in range(8)] + [f"Who ruled {at}?" for at in range(8, 16)]
-    gains, zeros = np.array([1.0] * 8 + [-1.0] * 7 + [99.0]), np.zeros(16)
-    scores = {"none": zeros, "one": gains}
-    tests = np.eye(16, dtype=bool)
-    questions = Questions(tuple(texts), scores, {}, {}, ~tests, tests)
-    found = nearest(questions)
+    gains, tests = np.array([1.0] * 8 + [-1.0] * 7 + [99.0]), np.eye(16, dtype=bool)
+    found = nearest(texts, gains, ~tests)
     assert found.diagonal().tolist() == [True] * 8 + [True] * 7 + [False]  # 99 outvotes, but not for itself
+    assert not nearest(texts, np.zeros(16), ~tests).any()
     dev = np.arange(108) < 8  # on which every search is a gain, before 100 like the last one
-    texts += texts[-1:] * 92
-    scores = {"none": np.zeros(108), "one": np.append(gains, [-1.0] * 92)}
-    assert nearest(Questions(tuple(texts), scores, {}, {}, dev[None], ~dev[None])).all()
-    nothing = replace(questions, scores={"none": zeros, "one": zeros})
-    assert not nearest(nothing).any()
+    assert nearest(texts + texts[-1:] * 92, np.append(gains, [-1.0] * 92), dev[None]).all()
 
 
 def test_the_table_has_the_nearest_questions_if_their_texts_are_recorded(outcomes):

@@ -10,8 +10,7 @@ from askance.configuration.evaluation import open_gates, open_score
 from askance.core.errors import AllFailed, ModelFailure, RunFolderError
 from askance.core.types import Passage, Question
 from askance.evaluation.choose.gates import measure_gates
-from askance.evaluation.choose.outcomes import read_outcomes
-from askance.evaluation.choose.signals import SignalRecorder, lacking, record_signals
+from askance.evaluation.choose.outcomes import SignalRecorder, lacking, read_outcomes, record_signals
 from askance.evaluation.datasets import Example
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.common.prompts import PLAIN

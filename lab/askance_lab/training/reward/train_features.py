@@ -20,9 +20,8 @@ from askance.core.errors import InputError
 from askance.core.parameters import Parameters, checked_dataclass, parameter
 from askance.core.ports import PairScorer
 from askance.core.types import Demo
-from askance.evaluation.choose.policies import logistic
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.statistics.roc import shown_area
+from askance.evaluation.statistics.roc import logistic, shown_area
 from askance.methods.airrag.reward import FEATURES, Evidence, path_features
 from askance.methods.airrag.state import RA, ActionStep, PathState
 from askance.models.loaders import load_cross_encoder

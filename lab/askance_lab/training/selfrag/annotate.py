@@ -198,9 +198,6 @@ async def annotate_rows(
         **annotator.identity,
     }
 
-    def failed(row: SelfRagRow) -> str:
-        return f"the critic failed at row {row.id!r}"
-
     with open_results(out / FILE, header, ANNOTATION) as (finished, append):
         done = {each.row.id: each for each in finished}
         other = next((row for row in rows if row.id in done and done[row.id].row != row), None)
@@ -209,16 +206,15 @@ async def annotate_rows(
                 f"{out} has an annotation of another row with the id {other.id!r}: name another folder."
             )
         (out / SUMMARY).unlink(missing_ok=True)
-        left = [row for row in rows if row.id not in done]
-        num_before = len(done)
-
-        def keep(new: Sequence[Annotation]) -> None:
-            append(new)
-            done.update((each.row.id, each) for each in new)
-            on_row(len(rows) - len(left) + len(done) - num_before, len(rows))
-
-        on_row(len(rows) - len(left), len(rows))
-        await work_through(left, annotator.annotate, keep, in_flight, failed)
+        await work_through(
+            {row.id: row for row in rows},
+            annotator.annotate,
+            done,
+            append,
+            in_flight,
+            lambda id: f"the critic failed at row {id!r}",
+            on_row,
+        )
         write_atomically(out / SUMMARY, json_line({"rows": len(done)}) + "\n")
     return [done[row.id] for row in rows]
 

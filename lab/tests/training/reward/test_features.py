@@ -12,7 +12,7 @@ from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.core.ports import FeatureScorer
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
-from askance.evaluation.choose.policies import logistic
+from askance.evaluation.statistics.roc import logistic
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.reward import path_features
 from askance.methods.airrag.state import PathState

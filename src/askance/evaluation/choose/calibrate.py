@@ -31,8 +31,7 @@ from askance.core.parameters import (
 from askance.evaluation.choose.goals import ScoreGoal, SearchesGoal
 from askance.evaluation.choose.trials import Interval, OnProgress, Trials
 from askance.evaluation.datasets import Example
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval, percentile_interval
-from askance.methods.gates.signals import Numbers
+from askance.evaluation.statistics.compare import MeanInterval, Numbers, mean_interval, percentile_interval
 
 MAX_TRIALS = 7
 LEAST_DECISIONS = 20

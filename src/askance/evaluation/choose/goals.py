@@ -26,9 +26,9 @@ from typing import ClassVar
 import numpy as np
 
 from askance.core.errors import InputError
-from askance.evaluation.choose.trials import Choice, Numbers, Trial, Trials
+from askance.evaluation.choose.trials import Choice, Trial, Trials
 from askance.evaluation.metrics.scoring import Scoring
-from askance.evaluation.statistics.compare import paired_difference, percentile_interval
+from askance.evaluation.statistics.compare import Numbers, paired_difference, percentile_interval
 
 TOLERANCE = 0.05
 """The accepted difference from the wanted number, in searches per question."""

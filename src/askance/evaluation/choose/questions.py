@@ -230,11 +230,6 @@ async def write_questions(
     wanted = ((choice.searched, num_wanted - num_held_out, False), (choice.held_out, num_held_out, True))
     with open_results(file, header, _WRITTEN) as (results, append):
         done = {each.passage: each for each in results}
-
-        def keep(written: Sequence[WrittenQuestion]) -> None:
-            append(written)
-            done.update({each.passage: each for each in written})
-
         for passages, num, is_held_out in wanted:
             left = [each for each in passages[: _TRIES * num] if each.id not in done]
             with suppress(TimeoutError):
@@ -242,9 +237,9 @@ async def write_questions(
                     while left and (num_kept := len(_kept(passages, done)[0])) < num:
                         progress(num_kept, num)
                         num_tried = min(in_flight, num - num_kept)
+                        tried, left = {each.id: each for each in left[:num_tried]}, left[num_tried:]
                         write = partial(writer.write, is_held_out=is_held_out)
-                        await work_through(left[:num_tried], write, keep, in_flight, _failed)
-                        left = left[num_tried:]
+                        await work_through(tried, write, done, append, in_flight, _failed)
     found = [(num, *_kept(passages, done)) for passages, num, _ in wanted]
     rejected = sum((reasons for _, _, reasons in found), Counter[str]())
     num_written = sum(len(kept) for _, kept, _ in found) + rejected.total()
@@ -252,8 +247,8 @@ async def write_questions(
     return QuestionSet(answerable, unanswerable, num_written, rejected)
 
 
-def _failed(passage: Passage) -> str:
-    return f"no question could be written from the passage {passage.id!r}"
+def _failed(id: str) -> str:
+    return f"no question could be written from the passage {id!r}"
 
 
 def _kept(

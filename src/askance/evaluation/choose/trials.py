@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from askance.ask import Engine
 from askance.core.errors import AskanceError, InputError
@@ -17,8 +16,8 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.runner import answer_all
+from askance.evaluation.statistics.compare import Numbers
 
-Numbers = NDArray[np.float64]
 Interval = tuple[float, float]
 OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of

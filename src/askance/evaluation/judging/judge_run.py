@@ -10,6 +10,7 @@ answer changes, the new answer is judged. Scores count as long as they are those
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -178,8 +179,8 @@ async def judge_run(
         findings = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
         return Judgement(record.id, answer_hash(record.text), findings)
 
-    def failed(record: Record) -> str:
-        return f"the judge failed at question {record.id!r} of the run {run.folder}"
+    def failed(id: str) -> str:
+        return f"the judge failed at question {id!r} of the run {run.folder}"
 
     header = {"format": FORMAT, "schema": SCHEMA_VERSION, "kind": judge.kind, **judge.identity}
     name = sha256((json_line(header) + "\n").encode()).hexdigest()[:8]
@@ -187,15 +188,8 @@ async def judge_run(
     with open_results(path, header, _JUDGEMENT) as (kept, append):
         hashes = {record.id: answer_hash(record.text) for record in run.records}
         found = {each.id: each for each in kept if hashes.get(each.id) == each.answer_sha256}
-        progress(judge.kind, len(found), len(hashes))
-        left = [record for record in run.records if record.id not in found]
-
-        def keep(judged: Sequence[Judgement]) -> None:
-            append(judged)
-            found.update((each.id, each) for each in judged)
-            progress(judge.kind, len(found), len(hashes))
-
-        await work_through(left, judge_record, keep, judge.in_flight, failed)
+        records, shown = {record.id: record for record in run.records}, partial(progress, judge.kind)
+        await work_through(records, judge_record, found, append, judge.in_flight, failed, shown)
         by_question = [judge.scores(found[record.id].findings) for record in run.records]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}

@@ -1,11 +1,9 @@
 """The tables and the chart of gates, guards and other policies."""
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 
-from askance.evaluation.choose.gates import BETTER, GateResults
-from askance.evaluation.choose.policies import FOLDS, ORDERS, Measured
+from askance.evaluation.choose.gates import BETTER, GateResults, Measured
+from askance.evaluation.choose.policies import FOLDS, ORDERS
 from askance.evaluation.report.charts import COLOURS, empty_figure, svg_file
 from askance.evaluation.report.tables import BEST, NONE, ResultTable, Section, counted, signed
 from askance.evaluation.statistics.compare import MeanInterval
@@ -25,11 +23,10 @@ def gate_section(found: GateResults) -> Section:
     """Return all tables about the policies over one file of outcomes."""
     how = f"by cross-validation, {FOLDS} folds, {ORDERS} orders"
     how = f"chosen on {counted(found.num_to_choose)} of their own" if found.num_to_choose else how
-    lacking = sorted(found.lacking.items(), key=itemgetter(1))
-    remarks = [
-        f"not possible, because {reason}: {', '.join(name for name, _ in names)}"
-        for reason, names in groupby(lacking, itemgetter(1))
-    ]
+    remarks = list[str]()
+    for reason in sorted({*found.lacking.values()}):
+        names = ", ".join(name for name, why in found.lacking.items() if why == reason)
+        remarks.append(f"not possible, because {reason}: {names}")
     remarks += [
         f"{each.name}: {counted(each.num_failed)} left out of its row; the first: {found.failures[each.name]}"
         for each in (*found.gates, *found.guards)

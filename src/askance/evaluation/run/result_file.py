@@ -5,7 +5,7 @@ stopped and continued. A file without a result holds nothing to continue, so ano
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,33 +90,46 @@ def _check_header(path: Path, before: Mapping[str, Any], now: Mapping[str, Any])
 
 
 async def work_through(
-    items: Iterable[T],
-    work: Callable[[T], Awaitable[R]],
-    keep: Callable[[Sequence[R]], None],
+    items: Mapping[str, T],
+    work: Callable[[T], Awaitable[R | None]],
+    done: dict[str, R],
+    append: Append[R],
     in_flight: int,
-    failed: Callable[[T], str],
+    failed: Callable[[str], str],
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
-    """Run `work` on all items, and keep the results as they finish.
+    """Run `work` on all items that are not done yet, and keep the results as they finish.
 
     Args:
-        keep: A function that writes results to disk.
+        items: The items by id.
+        work: A function that returns the result of an item; None if there is nothing to keep.
+        done: The results by id, to which new ones are added.
+        append: A function that writes results to disk.
         in_flight: The number of items that are worked on at the same time.
-        failed: A function that returns the beginning of the message about an item that failed for an unknown
-            reason.
+        failed: A function that returns the beginning of the message about the item with an id that failed for
+            an unknown reason.
+        progress: A function that takes the number of items that are done, and the number of all.
 
     Raises:
         AskanceError: The work on an item failed. What was finished before, or together with it, is kept.
     """
-    async with aclosing(map_concurrent(items, work, in_flight)) as finishing:
+    left = {id: item for id, item in items.items() if id not in done}
+    num_done = len(items) - len(left)
+    progress(num_done, len(items))
+    async with aclosing(map_concurrent(left, lambda id: work(left[id]), in_flight)) as finishing:
         async for outcomes in finishing:
-            keep([outcome.result for outcome in outcomes if outcome.result is not None])
-            for item, error in ((each.item, each.error) for each in outcomes):
+            results = {each.item: each.result for each in outcomes if each.result is not None}
+            append(list(results.values()))
+            done.update(results)
+            num_done += len(results)
+            progress(num_done, len(items))
+            for id, error in ((each.item, each.error) for each in outcomes):
                 if error is None:
                     continue
                 if isinstance(error, AskanceError):
                     raise error
                 raise ModelFailure(
-                    f"{failed(item)}: {type(error).__name__}: {error}. The results so far are kept: the same "
+                    f"{failed(id)}: {type(error).__name__}: {error}. The results so far are kept: the same "
                     "command continues from there."
                 ) from error
 

@@ -1,4 +1,4 @@
-"""The area under the ROC curve: how well a number separates two kinds of cases."""
+"""How well numbers separate two kinds of cases: the area under the ROC curve, and logistic regression."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.evaluation.statistics.compare import percentile_interval
+from askance.evaluation.statistics.compare import Numbers, percentile_interval
 
 Counts = NDArray[np.int64]
 _RESAMPLES = 1000
+_CONVERGED, _MOST_STEPS = 1e-9, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,26 @@ def _drawn_counts(*sizes: int) -> list[Counts]:
 def shown_area(area: RocArea | None) -> str:
     """Return an area with its interval, as reports show it."""
     return "" if area is None else f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
+
+
+def logistic(matrix: Numbers, targets: Numbers, weights: Numbers, penalty: float) -> Numbers:
+    """Return the coefficients of a logistic regression, by Newton's method.
+
+    Args:
+        matrix: The inputs, of shape [rows, columns]. The first column, the intercept, is not penalised.
+        targets: The wanted probabilities, of shape [rows].
+        weights: The weights of the rows in the loss, of shape [rows].
+        penalty: The weight of half the sum of squared coefficients.
+    """
+    ridge = penalty * np.eye(matrix.shape[1])
+    ridge[0, 0] = _CONVERGED
+    coefficients = np.zeros(matrix.shape[1])
+    for _ in range(_MOST_STEPS):
+        probabilities = 0.5 * (1 + np.tanh(matrix @ coefficients / 2))
+        gradient = matrix.T @ (weights * (probabilities - targets)) + ridge @ coefficients
+        curvature = (matrix.T * (weights * probabilities * (1 - probabilities))) @ matrix + ridge
+        step = np.linalg.solve(curvature, gradient)
+        coefficients -= step
+        if np.abs(step).max() < _CONVERGED:
+            break
+    return coefficients

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from askance.methods.gates.signals import MissingSignal, Numbers, Signals, Written, content_words
+from askance.methods.gates.signals import Numbers, Signals, Written, content_words, recorded
 from askance.text.answers import normalise_answer
 from askance.text.linguistics import token_words
 from askance.text.words import split_words
@@ -60,9 +60,8 @@ def rind(signals: Signals) -> list[float]:
     pays to it.
     """
     draft = signals.draft
-    if not draft.influences:
-        raise MissingSignal("attention was not recorded")
-    pairs = zip(draft.word_values(draft.entropies, np.mean), draft.influences, strict=True)
+    influences = recorded(draft.influences, "attention was")
+    pairs = zip(draft.word_values(draft.entropies, np.mean), influences, strict=True)
     return [entropy * influence for entropy, influence in pairs]
 
 
@@ -93,7 +92,7 @@ def lexical_disagreement(signals: Signals) -> float:
 
     Similarity is the share of the words that two answers have in common (F1).
     """
-    similarity = _similarity(_samples(signals))
+    similarity = _similarity(_bags(signals))
     return float(1 - similarity[np.triu_indices(len(similarity), 1)].mean())
 
 
@@ -103,16 +102,13 @@ def semantic_entropy(signals: Signals) -> float:
     Answers have the same meaning if all words of one are in the other, after normalisation. The paper asks a
     model of entailment. Each sample has the same weight, as in the discrete variant of Farquhar et al. 2024.
     """
-    samples = _samples(signals)
-    clusters = list[list[Counter[str]]]()
-    for bag in sorted((Counter(split_words(sample)) for sample in samples), key=Counter.total):
+    bags, clusters = _bags(signals), list[list[Counter[str]]]()
+    for bag in sorted(bags, key=Counter.total):
         alike = (each for each in clusters if bool(each[0]) == bool(bag) and not each[0] - bag)
-        cluster = next(alike, None)
-        if cluster is None:
-            clusters.append([bag])
-        else:
-            cluster.append(bag)
-    shares = np.array([len(each) for each in clusters]) / len(samples)
+        if not (cluster := next(alike, [])):
+            clusters.append(cluster)
+        cluster.append(bag)
+    shares = np.array(list(map(len, clusters))) / len(bags)
     return float(-(shares * np.log(shares)).sum())
 
 
@@ -121,7 +117,7 @@ def eigenvalues(signals: Signals) -> float:
 
     It is the sum of max(0, 1 − λ) over the eigenvalues λ of the normalised Laplacian of the similarities.
     """
-    similarity = _similarity(_samples(signals))
+    similarity = _similarity(_bags(signals))
     scale = 1 / np.sqrt(similarity.sum(axis=1))
     values = np.linalg.eigvalsh(np.eye(len(similarity)) - scale[:, None] * similarity * scale)
     return float(np.maximum(0.0, 1 - values).sum())
@@ -129,14 +125,17 @@ def eigenvalues(signals: Signals) -> float:
 
 def _samples(signals: Signals, least: int = 2) -> list[str]:
     samples = signals.draft.samples
-    if len(samples) < least:
-        raise MissingSignal("sampled answers were not recorded")
+    samples = recorded(samples if len(samples) >= least else (), "sampled answers were")
     return [normalise_answer(sample) for sample in samples]
 
 
-def _similarity(samples: Sequence[str]) -> Numbers:
+def _bags(signals: Signals) -> list[Counter[str]]:
+    """Return how often each word is in each sampled answer."""
+    return [Counter(split_words(sample)) for sample in _samples(signals)]
+
+
+def _similarity(bags: Sequence[Counter[str]]) -> Numbers:
     """Return the similarity of each pair of answers, of shape [answers, answers]. It is 1 for equal ones."""
-    bags = [Counter(split_words(sample)) for sample in samples]
     rows = [
         [1.0 if one == other else 2 * (one & other).total() / (one.total() + other.total()) for other in bags]
         for one in bags
@@ -179,9 +178,7 @@ def energy_score(signals: Signals) -> float:
 
 
 def _scores(signals: Signals) -> tuple[float, ...]:
-    if not signals.scores:
-        raise MissingSignal("the scores of passages were not recorded")
-    return signals.scores
+    return recorded(signals.scores, "the scores of passages were")
 
 
 def confidence_gain(signals: Signals) -> float:
@@ -211,6 +208,4 @@ def support(signals: Signals) -> float:
 
 
 def _read(signals: Signals) -> Written:
-    if signals.read is None:
-        raise MissingSignal("the answer after a search was not recorded")
-    return signals.read
+    return recorded(signals.read, "the answer after a search was")

@@ -10,7 +10,7 @@ the one from memory.
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from askance.core.errors import MissingAbility
 from askance.core.types import Token
 from askance.text.linguistics import OWN, TokenWord, token_words
 
+T = TypeVar("T")
 Numbers = NDArray[np.float64]
 
 
@@ -26,15 +27,18 @@ class MissingSignal(MissingAbility):
     """A gate needs a signal that was not recorded for this question. The message names the signal."""
 
 
-def named_number(numbers: Mapping[str, float], name: str) -> float:
-    """Return the number called `name`.
+def recorded(signal: T | None, name: str) -> T:
+    """Return a signal that a gate can't do without.
+
+    Args:
+        name: The name of the signal with its verb, such as "attention was", for the error message.
 
     Raises:
-        MissingSignal: It was not recorded.
+        MissingSignal: It is None or an empty sequence.
     """
-    if name not in numbers:
-        raise MissingSignal(f"{name} was not recorded")
-    return numbers[name]
+    if signal is None or signal == ():
+        raise MissingSignal(f"{name} not recorded")
+    return signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +68,32 @@ class Written:
     @property
     def logprobs(self) -> Numbers:
         """The log-probability of each token, in nats."""
-        return self._of_tokens("log-probabilities", lambda token: token.logprob)
+        return self._of_tokens("log-probabilities were", lambda token: token.logprob)
 
     @property
     def entropies(self) -> Numbers:
         """The entropy of each token's distribution, in nats."""
-        return self._of_tokens("entropies", lambda token: token.entropy)
+        return self._of_tokens("entropies were", lambda token: token.entropy)
 
     @property
     def margins(self) -> Numbers:
         """The difference between the probabilities of the two most probable tokens at each position."""
-        return self._of_tokens("the two best tokens", lambda token: _margin(token.top))
+        return self._of_tokens("the two best tokens were", _margin)
 
     def number(self, name: str) -> float:
         """Return the number called `name`."""
-        return named_number(self.numbers, name)
+        return recorded(self.numbers.get(name), f"{name} was")
 
-    def word_values(
-        self, values: Sequence[float] | Numbers, combine: Callable[[Numbers], float]
-    ) -> list[float]:
+    def word_values(self, values: Numbers, combine: Callable[[Numbers], float]) -> list[float]:
         """Return the combined value of the tokens of each content word, and 0 for every other word."""
         of_words = [0.0] * len(words := token_words(self.tokens))
         for at, word in content_words(self.text, words):
-            of_words[at] = float(combine(np.asarray(values[word.first : word.last])))
+            of_words[at] = float(combine(values[word.first : word.last]))
         return of_words
 
-    def _of_tokens(self, called: str, value_of: Callable[[Token], float | None]) -> Numbers:
-        values = [value_of(token) for token in self.tokens]
-        if not values or None in values:
-            raise MissingSignal(f"{called} were not recorded")
-        return np.array(values, dtype=np.float64)
+    def _of_tokens(self, name: str, value_of: Callable[[Token], float | None]) -> Numbers:
+        values = tuple(value_of(token) for token in self.tokens)
+        return np.array(recorded(None if None in values else values, name), dtype=np.float64)
 
 
 def content_words(text: str, words: Sequence[TokenWord]) -> list[tuple[int, TokenWord]]:
@@ -104,8 +104,14 @@ def content_words(text: str, words: Sequence[TokenWord]) -> list[tuple[int, Toke
     return [(at, word) for at, word in enumerate(words) if ends[bisect_left(spans, (word.end,))] > word.start]
 
 
-def _margin(top: tuple[tuple[str, float], ...]) -> float | None:
-    return float(np.exp(top[0][1]) - np.exp(top[1][1])) if len(top) > 1 else None
+def two_best(token: Token) -> tuple[float, float] | None:
+    """Return the log-probabilities of the two most probable tokens; None if they are not known."""
+    return (token.top[0][1], token.top[1][1]) if len(token.top) > 1 else None
+
+
+def _margin(token: Token) -> float | None:
+    two = two_best(token)
+    return float(np.exp(two[0]) - np.exp(two[1])) if two else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +134,12 @@ class Signals:
 
     def number(self, name: str) -> float:
         """Return the number called `name`."""
-        return named_number(self.numbers, name)
+        return recorded(self.numbers.get(name), f"{name} was")
 
     @property
     def draft(self) -> Written:
         """The answer from memory, for a gate that can't do without."""
-        if self.memory is None:
-            raise MissingSignal("the answer from memory was not recorded")
-        return self.memory
+        return recorded(self.memory, "the answer from memory was")
 
 
 class Gate(Protocol):

@@ -1,14 +1,13 @@
 """The fields of documents, by which searches can be filtered: further columns of a row, and the author."""
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from askance.core.filters import FieldValue
-from askance.core.records import Field
+from askance.core.records import Field, is_finite
 
 MAX_FIELDS = 100
 MAX_FIELD_CHARACTERS = 1_000
@@ -68,11 +67,6 @@ def author_field(author: str | None) -> dict[str, FieldValue]:
     """Return the field of a document's author, or no field if the document does not state one."""
     name = " ".join((author or "").split())
     return {"author": name[:MAX_FIELD_CHARACTERS]} if name else {}
-
-
-def is_finite(value: float) -> bool:
-    """Return whether a number is finite and not too large for a float."""
-    return abs(value) <= sys.float_info.max
 
 
 def _can_filter(value: Any, column: Field) -> bool:
