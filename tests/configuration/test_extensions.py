@@ -1,5 +1,6 @@
 """Plug-ins and module:Class: methods, retrievers, models, encoders, datasets, metrics, prompts, commands."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -16,13 +17,19 @@ from askance.configuration.build import load_encoder, open_retriever
 from askance.configuration.evaluation import open_metrics, read_dataset
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.methods import calibrated_methods, make_method
+from askance.configuration.presets import preset_text
 from askance.configuration.prompts import open_prompts
 from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
-from askance.core.errors import InputError
-from askance.core.extensions import LABORATORY
+from askance.core.errors import FunctionFailure, InputError, PresetError
+from askance.core.extensions import LABORATORY, NamedFunction
+from askance.core.types import Passage, Question
 from askance.core.version import VERSION
+from askance.methods.dragin.method import Dragin
+from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.index.build import build_index
+from askance.retrieval.scripted import ScriptedRetriever
+from tests.asking import ask
 
 TOWN = "Which town?"
 MODULE = '''
@@ -34,7 +41,9 @@ from askance.core.answers import Answer
 from askance.core.types import Question
 from askance.evaluation.datasets import Dataset, Example
 from askance.evaluation.metrics import Metric
+from askance.evaluation.run.readings import Reading
 from askance.methods.common.prompts import PromptTemplate
+from askance.methods.common.search import Query
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever
@@ -97,6 +106,21 @@ def starts_alike(answer, golds):
     return float(any(answer[:1] == gold[:1] for gold in golds))
 
 
+@implements(Reading)
+def tagged(text, question):
+    return text.partition("<answer>")[2].partition("</answer>")[0].strip()
+
+
+@implements(Reading)
+def crooked(text, question):
+    return len(text)
+
+
+@implements(Query)
+def doubtful(question, answer, words):
+    return " ".join((answer, *(word.text for word in words if word.is_hit)))
+
+
 def doubt(signals):
     return float(signals.draft.entropies.max())
 
@@ -138,6 +162,10 @@ ours = ours_ext:encoder
 towns = ours_ext:questions
 [askance.metrics]
 alike = ours_ext:starts_alike
+[askance.readings]
+tagged = ours_ext:tagged
+[askance.query_modes]
+doubtful = ours_ext:doubtful
 [askance.prompts]
 found = ours_ext:prompts
 [askance.commands]
@@ -231,6 +259,7 @@ PARTS = {
     "models": ({"answer": "ours"}, {"answer": "ours_ext:model?reply=Rhine"}),
     "dataset": ("towns", "ours_ext:questions"),
     "metrics": (("f1", "alike"), ("ours_ext:starts_alike",)),
+    "reading": ("tagged", "ours_ext:tagged"),
     "parameters": ({"guard": "doubt"}, {"prompts": "found"}, {}),
 }
 
@@ -279,6 +308,64 @@ def test_a_run_goes_on_with_edited_code_only_on_request(ours, run, tmp_path, mon
     assert again(2, "--accept-new-code")[0] == 0
     assert re.fullmatch(f"{first}, then from question 2 on [0-9a-f]{{16}}", source())
     assert again(2)[0] == 0
+
+
+@pytest.mark.parametrize("query", ["doubtful", "ours_ext:doubtful"])
+@pytest.mark.parametrize("method", ["dragin", "dragin_paper"])
+def test_a_query_mode(ours, run, tmp_path, method, query):
+    given = f"{method}(query={query}, trigger=token_probability, threshold=0.5)"
+    made = make_method(given)
+    assert (repr(made.query), make_method(str(made))) == (query, made)
+    assert EngineConfig(method=made).stored()["parameters"]["query"] == query
+    assert f'query = "{query}"' in preset_text(type(made), {"query": made.query}, [])
+    replies = [Reply(" She lives in Kiel. So", {"Kiel": 0.1}), " in Bonn. So the", " So the answer is Bonn."]
+    model, retriever = ScriptedModel(replies), ScriptedRetriever([Passage("p", "Lind", "She lives in Bonn.")])
+    result = asyncio.run(ask(Question("q", TOWN), made, {"answer": model}, retriever))
+    assert " She lives in Kiel." in [each.query for each in result.trace.decisions]
+    assert "doubtful: a plug-in of ours" in run("methods", method, columns=300)[1]
+    preset = tmp_path / "mine.toml"
+    preset.write_text(f'[{method}]\nquery = "{query}"\n')
+    with pytest.raises(PresetError, match="names code that is not part of askance"):
+        make_method(method, preset=preset)
+    preset.write_text(f'[{method}]\nquery = "last_sentence"\n')
+    assert make_method(method, preset=preset).query == "last_sentence"
+
+
+def test_a_reading(ours, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "replies.jsonl").write_text(json.dumps({"text": " I see. <answer> Bonn </answer>"}) + "\n")
+    given = "--dataset towns --method closed_book --set ask_short_answer=no --model scripted:replies.jsonl"
+    words = f"eval {given} --limit 1 --metric exact_match --out run --json"
+    assert json.loads(run(words)[1])["metrics"]["exact_match"]["mean"] == 0
+    for reading in ("tagged", "ours_ext:tagged"):
+        code, out, err = run(f"{words} --reading {reading}")
+        assert (code, json.loads(out)["metrics"]["exact_match"]["mean"]) == (0, 1), err
+        (settings,) = tmp_path.glob("run/settings.json")
+        assert json.loads(settings.read_bytes())["reading"] == reading
+    assert f"answers read by {reading}" in run(f"{words.removesuffix('--json')} --reading {reading}")[1]
+    assert "own, authors, tagged" in run("metrics")[1]
+    for reading, told in {
+        "tagd": "unknown reading 'tagd': did you mean 'tagged'",
+        "ours_ext:doubt": "does not declare itself a reading",
+        "ours_ext:crooked": "ours_ext:crooked returned 30: expected a text",
+    }.items():
+        code, _, err = run(f"{words} --reading {reading}", columns=300)
+        assert (code in (1, 2), told in err) == (True, True), err
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "told"),
+    [
+        ("lambda question, answer, words: 1 / 0", FunctionFailure, "mine failed: ZeroDivisionError"),
+        ("lambda question, answer, words: None", FunctionFailure, "mine returned None: expected a text"),
+        ("lambda question: question", FunctionFailure, "mine failed: TypeError: .*takes 1 positional"),
+    ],
+)
+def test_a_query_mode_that_fails_fails_the_question_and_is_named(query, error, told):
+    method = Dragin(query=NamedFunction("mine", eval(query)), trigger="token_probability", threshold=0.5)
+    model = ScriptedModel([Reply(" She lives in Kiel. So", {"Kiel": 0.1})])
+    with pytest.raises(error, match=told):
+        asyncio.run(ask(Question("q", TOWN), method, {"answer": model}, ScriptedRetriever([])))
 
 
 def test_a_command(ours, run):

@@ -60,6 +60,7 @@ VALUES = [
     *((key, "{}") for key in "model encoder method retriever rerank prompts set.prompts".split()),
     ("set.linguistics", "spacy:payload"),
     ("set.trigger", "{}"),
+    ("set.query", "{}"),
     ("set.single.guard", "{}"),
     ("set.single.linguistics", "spacy:payload"),
     ("model", "langchain:payload:model"),

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from askance.configuration.evaluation import open_reading
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.core.answers import Answer
 from askance.core.errors import InputError, UnknownName
 from askance.core.trace import Trace
+from askance.core.types import Question
 from askance.evaluation.report.tables import results_table, setting_lines
-from askance.evaluation.run.readings import AnswerReading, open_reading
+from askance.evaluation.run.readings import AnswerReading
 from askance.evaluation.run.runner import RunOptions, evaluate
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs, names_of
@@ -146,4 +148,4 @@ def test_what_the_authors_go_on_from(text, prompt, elicited, expected):
 
 def test_our_own_reading_leaves_an_answer_as_it_is():
     answer = Answer("So the answer is Po. Or not.", "Po")
-    assert AnswerReading().read(answer, Trace().events) is answer
+    assert AnswerReading().read(answer, Question("", "?"), Trace().events) is answer

@@ -9,11 +9,10 @@ import typer
 
 from askance.cli.evaluate import show_grid
 from askance.cli.options import OutOption
-from askance.configuration.catalogue import DATASETS, METRICS
-from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.catalogue import DATASETS, METRICS, READINGS
+from askance.configuration.evaluation import open_metrics, open_reading, read_dataset
 from askance.configuration.methods import make_method
 from askance.core.errors import InputError, UnknownName
-from askance.evaluation.run.readings import open_reading
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.methods.selfrag.method import Selfrag
 from askance.terminal.console import err, print_plain
@@ -48,8 +47,8 @@ def sweep(
         raise UnknownName("parameter", parameter, SWEPT, place="to sweep")
     recorded = [read_run(run) for run in runs]
     parameters, settings = recorded_parameters(recorded, parameter), recorded[0].settings
-    for each in (settings.dataset, *settings.metrics):
-        if re.split("[:@?]", each)[0] not in {*DATASETS, *METRICS}:
+    for each in (settings.dataset, settings.reading, *settings.metrics):
+        if re.split("[:@?]", each)[0] not in {*DATASETS, *METRICS, *READINGS}:
             raise InputError(f"{each!r}, which {runs[0]} names, is no part of askance: sweep another run.")
     methods = {each: make_method(settings.method, {**parameters, parameter: each}) for each in value}
     examples = {each.question.id: each for each in read_dataset(dataset or settings.dataset)}

@@ -20,7 +20,9 @@ from askance.configuration.catalogue import (
     METHODS,
     METRICS,
     MODELS,
+    NAMES,
     PROMPT_SETS,
+    READINGS,
     RETRIEVERS,
     Kind,
 )
@@ -143,6 +145,8 @@ def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
         values = describe_type(hints[field.name]) + (bounds if math.isfinite(low) else "")
+        kind, own = NAMES.get(field.name, ("", ()))
+        values += "".join(f"; {each}: {package}" for each, package in packages_of_plugins(kind, own).items())
         yield field.name, shown, f"{field.metadata.get('description', '')} ({values})"
 
 
@@ -213,7 +217,7 @@ def _list_kinds(port: str, headings: Sequence[str], kinds: Mapping[str, Kind]) -
 
 
 def metrics() -> None:
-    """List the metrics that `askance eval` can compute.
+    """List the metrics that `askance eval` can compute, and the ways to read short answers.
 
     Examples:
         askance metrics
@@ -225,6 +229,8 @@ def metrics() -> None:
         what = summary.removeprefix("Return ").rstrip(".")
         rows.append((f"{name}{metric.parameter}", what, metric.reads))
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)
+    named = ", ".join(known_names("readings", READINGS))
+    out.print(Text(f"\nReadings of short answers, which --reading names: {named}.", style="dim"))
 
 
 def models(

@@ -258,13 +258,20 @@ AIRRAG_PROMPT_SETS = {
     "airrag-reader": "the same, in the words that readers were trained on",
 }
 """The packaged sets for AirRAG and Blender by name, each with its purpose."""
+QUERY_MODES = (
+    "real_words", "question", "last_n_tokens", "last_sentence", "masked", "current", "current_wo_wrong",
+    "forward_all",
+)  # fmt: skip
+READINGS = ("own", "authors")
 NAMES = {
     "prompts": ("prompts", (*PROMPT_SETS, *AIRRAG_PROMPT_SETS)),
     "trigger": ("gates", ("token_probability", "every_sentence", "every_tokens", *GATES)),
     "guard": ("guards", ("none", *GUARDS)),
     "router": ("gates", GATES),
+    "query": ("query_modes", QUERY_MODES),
+    "reading": ("readings", READINGS),
 }
-"""The parameters that may name a plug-in: its group, and the names that are part of askance."""
+"""The parameters and settings that may name a plug-in: its group, and the names that are part of askance."""
 
 _DATASETS = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
 DATASETS: Mapping[str, Dataset] = {name: Dataset(**row) for name, row in _DATASETS.items()}

@@ -14,17 +14,18 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATE, GATES, GUARDS, METRICS
+from askance.configuration.catalogue import DATASETS, DEFAULT_METRICS, GATE, GATES, GUARDS, METRICS, READINGS
 from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, MissingExtra, UnknownName
-from askance.core.extensions import find_extension, find_with_place, known_names
+from askance.core.extensions import NamedFunction, find_extension, find_with_place, known_names
 from askance.core.spec import parse_spec
 from askance.core.types import Question
 from askance.evaluation.datasets import Dataset, DatasetFile, Example
 from askance.evaluation.metrics import UNICODE, Metric
 from askance.evaluation.metrics.scoring import Scoring
-from askance.evaluation.run.readings import AnswerReading
+from askance.evaluation.run.readings import AnswerReading, Reading
 from askance.methods.gates.signals import Gate
+from askance.text.answers import AUTHORS_READINGS
 
 
 def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
@@ -157,12 +158,45 @@ def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
     own = GUARDS if kind == "guards" else GATES
     if name in own:
         return cast(Gate, resolve_name(GATE + name))
-    extension = find_extension(kind, name)
+    return find_function(kind, name, (*own, *further), Gate).function
+
+
+def find_function(kind: str, name: str, own: Sequence[str], port: type) -> NamedFunction:
+    """Return the function that a plug-in or ``module:function`` names.
+
+    Args:
+        kind: "gates", "guards", "query_modes" or "readings".
+        own: The names that are part of askance, for the message if there is no such function.
+
+    Raises:
+        UnknownName: There is no such function.
+        InputError: It can't be imported, or does not declare itself an implementation of `port`.
+    """
+    extension, what = find_extension(kind, name), kind.removesuffix("s").replace("_", " ")
     if extension is None:
         remedy = "it names no function that can be imported." if ":" in name else ""
-        raise UnknownName(kind.removesuffix("s"), name, known_names(kind, (*own, *further)), remedy=remedy)
-    extension.check_declared((Gate,), f"the gate {name}")
-    return cast(Gate, extension.target)
+        raise UnknownName(what, name, known_names(kind, own), remedy=remedy)
+    extension.check_declared((port,), f"the {what} {name}")
+    return NamedFunction(name, extension.target)
+
+
+def open_reading(name: str, dataset: str) -> AnswerReading:
+    """Return the reading with this name for a dataset, such as "hotpotqa:FILE".
+
+    Raises:
+        UnknownName: There is no such reading.
+        InputError: The authors did not evaluate the dataset, or a plug-in can't be used.
+    """
+    own, authors = READINGS
+    if name not in READINGS:
+        return AnswerReading(find_function("readings", name, READINGS, Reading))
+    rules = AUTHORS_READINGS.get(dataset.partition(":")[0]) if name == authors else None
+    if name == authors and rules is None:
+        raise InputError(
+            f"reading {name!r}: the DRAGIN authors read answers of {', '.join(AUTHORS_READINGS)}, not of "
+            f"{dataset.partition(':')[0]}: use --reading {own} there."
+        )
+    return AnswerReading(rules)
 
 
 def metric_function(metric: Metric) -> Callable[..., float | None]:

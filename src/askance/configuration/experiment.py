@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 from askance.ask import Engine, check_can_search
 from askance.configuration.build import plugin_module
 from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
-from askance.configuration.evaluation import open_metrics, read_dataset
+from askance.configuration.evaluation import open_metrics, open_reading, read_dataset
 from askance.configuration.methods import choose_method, class_of, defaults_of, prompts_class, with_members
 from askance.configuration.settings import (
     SELECTIONS,
@@ -21,12 +21,13 @@ from askance.configuration.settings import (
     setting,
 )
 from askance.core.errors import InputError, about
+from askance.core.extensions import NamedFunction
 from askance.core.ports import Needs, RoleModel
 from askance.core.types import Role
 from askance.evaluation.run.dataset_retriever import NEEDED, DatasetRetrievers
 from askance.evaluation.run.experiment import ReadyExperiment, select_examples
 from askance.evaluation.run.provenance import code_of
-from askance.evaluation.run.readings import DEFAULT_READING, open_reading
+from askance.evaluation.run.readings import DEFAULT_READING
 from askance.methods.common.prompts import PromptTemplate
 from askance.retrieval.filters import filtered_retriever
 
@@ -49,9 +50,9 @@ class Experiment(EngineConfig):
             sample is a subset of a larger one.
         ids: Ask only the questions whose ids this file lists, one per line.
         metrics: A metric to use instead of the default ones; the option may be repeated.
-        reading: Whose rules extract the short answers before they are scored: own (those of askance), or
-            authors (those of the DRAGIN authors, for 2wikimultihopqa, hotpotqa, iirc and strategyqa). In an
-            existing run, short answers are extracted again.
+        reading: Whose rules extract the short answers before they are scored: own (those of askance), authors
+            (those of the DRAGIN authors, for 2wikimultihopqa, hotpotqa, iirc and strategyqa), a plug-in or
+            module:function. In an existing run, short answers are extracted again.
     """
 
     dataset: str = setting("", "NAME:FILE")
@@ -135,19 +136,21 @@ def prepare_experiment(experiment: Experiment, load: Load = load_now) -> ReadyEx
         retriever_spec=experiment.retriever_spec,
         in_flight=experiment.questions_in_flight,
         config=experiment.stored(),
-        code=code_of(_modules(experiment, method)),
+        code=code_of(_modules(experiment, method, reading.rules)),
         engine=engine,
     )
 
 
-def _modules(experiment: Experiment, method: Any) -> Iterator[str]:
+def _modules(experiment: Experiment, method: Any, *functions: Any) -> Iterator[str]:
     """Yield the names of the modules of the objects and plug-ins that answers and scores depend on."""
     for what in ("encoder", "retriever", "dataset"):
         yield plugin_module(what, getattr(experiment, what))
     yield plugin_module("reranker", experiment.rerank)
     yield from (plugin_module("model", model) for model in experiment.models.values())
     yield from (plugin_module("metric", metric) for metric in experiment.metrics)
+    values = [*functions]
     for member in with_members(method):
         yield type(member).__module__
-        values = (getattr(member, parameter) for parameter in defaults_of(type(member)))
-        yield from (getattr(value, "gate", type(value)).__module__ for value in values)
+        values += (getattr(member, parameter) for parameter in defaults_of(type(member)))
+    for value in values:
+        yield (value.function if isinstance(value, NamedFunction) else type(value)).__module__

@@ -29,7 +29,7 @@ from askance.configuration.catalogue import (
 )
 from askance.configuration.presets import Preset, open_preset, own_preset
 from askance.core.errors import InputError, ModelLacks, PromptsError, UnknownName, about
-from askance.core.extensions import find_extension, known_names
+from askance.core.extensions import NamedFunction, find_extension, known_names
 from askance.core.parameters import (
     changed_parameters,
     is_relative,
@@ -257,7 +257,7 @@ def _typed(cls: type[Any], settings: Mapping[str, Any], records: Sequence[str] =
     return parse_parameters(cls, typed)
 
 
-typed_in_preset = partial(_typed, records=("trigger", "guard"))
+typed_in_preset = partial(_typed, records=("trigger", "guard", "query"))
 """A function that converts the parameters of a preset to their types (see `Preset.parameters`)."""
 
 
@@ -272,12 +272,17 @@ def _record(cls: type[Any], parameter: str, value: Any) -> Any:
 
     template, parts = type(defaults_of(cls)[parameter]), get_args(get_type_hints(cls)[parameter])
     if parameter in NAMES and template not in TEMPLATES:
-        from askance.configuration.evaluation import find_gate
+        from askance.configuration.evaluation import find_function, find_gate
+        from askance.methods.common.search import Query
         from askance.methods.gates.named import NamedGate, named_gate
 
-        if NamedGate in parts and value not in {"none"}.union(*map(get_args, parts)):
-            kind, known = NAMES[parameter]
-            return named_gate(str(value), find_gate(kind, str(value), known), is_guard=kind == "guards")
+        (kind, known), name = NAMES[parameter], str(value)
+        if name in {"none"}.union(*map(get_args, parts)):
+            return value
+        if NamedGate in parts:
+            return named_gate(name, find_gate(kind, name, known), is_guard=kind == "guards")
+        if NamedFunction in parts:
+            return find_function(kind, name, known, Query)
     return open_prompts(value, template) if template in TEMPLATES else value
 
 

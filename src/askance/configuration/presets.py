@@ -30,7 +30,7 @@ from typing import Any
 from askance.configuration.catalogue import METHODS
 from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import AskanceError, InputError, PresetError, UnknownName
-from askance.core.extensions import LABORATORY, find_extension, known_names
+from askance.core.extensions import LABORATORY, NamedFunction, find_extension, known_names
 from askance.core.parameters import name_of, parameter_field, search_parameter
 from askance.core.toml_file import read_toml
 
@@ -144,7 +144,7 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
     settings = {**{name: parameter_field(cls, name).default for name in required}, **settings}
     records, lines = [], []
     for name, value in settings.items():
-        value = value.name if hasattr(value, "gate") else value
+        value = value.name if isinstance(value, NamedFunction) else value
         if isinstance(value, str | bool | int | float):
             lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}")
         else:

@@ -29,7 +29,7 @@ from askance.configuration.catalogue import (
 )
 from askance.configuration.methods import choose_method, class_of, make_method, notes_on, with_members
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
-from askance.core.extensions import awaitable, check_port, spec_of
+from askance.core.extensions import NamedFunction, awaitable, check_port, spec_of
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import RELATIVE, changed_parameters, name_of, parse_parameters
@@ -404,7 +404,7 @@ class EngineConfig:
 def plain(value: Any) -> Any:
     """Return the value of a setting as JSON values. An object is represented by its name or repr.
 
-    A gate is stored as the name by which it can be read again.
+    A function, such as a gate, is stored as the name by which it can be read again.
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
@@ -415,7 +415,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     name = str(getattr(value, "name", ""))
-    return name if hasattr(value, "gate") else {OBJECT: name or repr(value)}
+    return name if isinstance(value, NamedFunction) else {OBJECT: name or repr(value)}
 
 
 def settings_of(kind: type[EngineConfig]) -> Mapping[str, Any]:

@@ -199,6 +199,6 @@ def _path(method: Method, model: str) -> Path:
     """Return the file of a method's scores. It changes with the source of a gate that is not askance's."""
     text, gate = key_of(method, model), getattr(method, "gate", None)
     if gate:
-        code = code_of([gate.gate.__module__])
+        code = code_of([gate.function.__module__])
         text += "".join(source for name, source in code.items() if name != "askance")
     return cache_folder() / "thresholds" / f"{checksum(text.encode())}.json"

@@ -32,7 +32,7 @@
     │   ├── ModelUnavailable     a server is busy or unreachable; a retry may help
     │   └── RequestRefused       exit code 2: a server rejects the request
     ├── RetrieverFailure         the retriever failed while searching
-    └── GateFailure              a gate failed, or returned no finite numbers
+    └── FunctionFailure          a gate, query mode or reading failed, or returned something else
 
 Each message names the faulty value, its location and the remedy. An `InputError` is raised before anything is
 computed or written, unless the problem can't be detected that early. `machine_failure` distinguishes failures
@@ -282,8 +282,8 @@ class RetrieverFailure(AskanceError):
     """The retriever failed while searching."""
 
 
-class GateFailure(AskanceError):
-    """A gate failed for a draft, or returned something other than finite numbers."""
+class FunctionFailure(AskanceError):
+    """A function that a parameter names failed, or returned something other than what it should."""
 
 
 _MEMORY = re.compile(

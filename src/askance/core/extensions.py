@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from askance.core.errors import InputError, MissingExtra
+from askance.core.errors import FunctionFailure, InputError, MissingExtra
 from askance.core.installing import LAB, install_line
 from askance.core.version import VERSION
 
@@ -110,6 +110,36 @@ class Extension:
             f"{what} does not declare itself a {port.__name__.lower()}, so it is not called: write "
             f"@askance.implements({port.__name__}) above it if it is one."
         )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NamedFunction:
+    """A function as the value of a parameter or setting.
+
+    Attributes:
+        name: The name in the catalogue or of a plug-in, or ``module:function``.
+        function: The function.
+    """
+
+    name: str
+    function: Callable[..., Any]
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def text(self, *arguments: Any) -> str:
+        """Return the text that the function returns.
+
+        Raises:
+            FunctionFailure: It raised an error or returned something else.
+        """
+        try:
+            text = self.function(*arguments)
+        except Exception as error:  # it may be somebody else's code
+            raise FunctionFailure(f"{self.name} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(text, str):
+            raise FunctionFailure(f"{self.name} returned {text!r:.99}: expected a text.")
+        return text
 
 
 @cache

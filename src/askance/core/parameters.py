@@ -211,7 +211,7 @@ def describe_type(hint: Any) -> str:
         return " or ".join(map(describe_type, get_args(hint)))
     if hint is type(None):
         return "none"
-    named = {"bool": "true or false", "NamedGate": "a gate"}  # the class is in a higher layer
+    named = {"bool": "true or false", "NamedGate": "a gate", "NamedFunction": "module:function"}
     return named.get(hint.__name__, str(hint.__name__))
 
 

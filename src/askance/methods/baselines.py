@@ -151,7 +151,7 @@ class FixedLength(WritesInRounds):
         for step in state.rounds(self.max_rounds):
             if query:
                 why = f"a search is due every {self.every_tokens} tokens"
-                await state.search_for(query, self.passages, why)
+                state.show_passages(await state.search_for(query, self.passages, why) or state.hits)
             num_tokens, until = min(self.every_tokens, state.tokens_left), AnswerEnd(state.text)
             state.keep_piece(await state.write(num_tokens, ("piece", step), until=until))
             query = last_tokens(state.parse_text().text, self.query_last_tokens, run.model)
@@ -173,7 +173,8 @@ class FixedSentence(WritesInRounds):
         state, query = self.start(question, run), question.text
         for step in state.rounds(self.max_rounds):
             if query:
-                await state.search_for(query, self.passages, "every sentence is searched for")
+                why = "every sentence is searched for"
+                state.show_passages(await state.search_for(query, self.passages, why) or state.hits)
             start = len(state.text)
             state.keep_piece(await state.write(state.tokens_left, ("piece", step), until=SentenceEnd()))
             plain = state.parse_text()

@@ -89,8 +89,8 @@ class DraftAgreement(WritesAnswer):
         hits, queries = tuple[Hit, ...](), [state.question.text]
         why = "the question itself is the first query"
         for step in range(self.max_rounds):
-            decision = state.run.trace.decide("retrieve", "search", why, query=queries[-1])
-            found = await state.search(decision, self.passages, frozenset(hit.passage.id for hit in hits))
+            known = frozenset(hit.passage.id for hit in hits)
+            found = await state.search_for(queries[-1], self.passages, why, known)
             if not found:
                 return "the search found no further passage"
             hits = tuple(sorted((*hits, *found), key=lambda hit: hit.rank))

@@ -15,7 +15,7 @@ from askance.configuration.catalogue import NAMES
 from askance.configuration.methods import make_method, parameter_schema
 from askance.configuration.presets import preset_text
 from askance.configuration.settings import EngineConfig
-from askance.core.errors import GateFailure, InputError, MissingAbility, ModelLacks
+from askance.core.errors import FunctionFailure, InputError, MissingAbility, ModelLacks
 from askance.core.trace import Decided
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, Single
@@ -147,11 +147,11 @@ def reads_a_number(signals):
 @pytest.mark.parametrize(
     ("gate", "error", "message"),
     [
-        (failing, GateFailure, "the gate mine failed: ValueError: no Where"),
-        (lambda _: nan, GateFailure, "the gate mine returned nan: expected a finite number"),
-        (lambda _: [1.0] * 9, GateFailure, r"returned \[1.*or one for each of 5 words"),
-        (lambda _: "much", GateFailure, "the gate mine failed: ValueError: could not convert"),
-        (lambda _: None, GateFailure, "mine returned nan"),
+        (failing, FunctionFailure, "the gate mine failed: ValueError: no Where"),
+        (lambda _: nan, FunctionFailure, "the gate mine returned nan: expected a finite number"),
+        (lambda _: [1.0] * 9, FunctionFailure, r"returned \[1.*or one for each of 5 words"),
+        (lambda _: "much", FunctionFailure, "the gate mine failed: ValueError: could not convert"),
+        (lambda _: None, FunctionFailure, "mine returned nan"),
         (reads_a_number, MissingAbility, "the gate mine can't be used here: mine was not recorded"),
     ],
 )

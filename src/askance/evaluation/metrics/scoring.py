@@ -55,7 +55,7 @@ class Scoring:
         Args:
             answer: The answer, or None if the question failed.
         """
-        read = None if answer is None else self.reading.read(answer, events)
+        read = None if answer is None else self.reading.read(answer, example.question, events)
         given, if_answered = read, dict[str, float | None]()
         if read is not None and read.abstained:
             given = Answer(NO_ANSWER, NO_ANSWER)

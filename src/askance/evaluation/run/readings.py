@@ -3,19 +3,28 @@
 own       the rules that every method uses (`text.answers.short_answer`)
 authors   the rules of the DRAGIN authors' evaluation (`text.answers.authors_short_answer`), which differ
           between their four datasets
+
+A plug-in adds one as a function (`Reading`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Protocol
 
 from askance.core.answers import Answer
-from askance.core.errors import InputError, UnknownName
+from askance.core.extensions import NamedFunction
 from askance.core.trace import AnyEvent, Generated
-from askance.text.answers import AUTHORS_READINGS, AuthorsReading, authors_short_answer, authors_statement
+from askance.core.types import Question
+from askance.text.answers import AuthorsReading, authors_short_answer, authors_statement
 
-ReadingName = Literal["own", "authors"]
-DEFAULT_READING: ReadingName = "own"
+DEFAULT_READING = "own"
+
+
+class Reading(Protocol):
+    """The rules of a plug-in."""
+
+    def __call__(self, text: str, question: Question) -> str:
+        """Return the short answer that a text states, or an empty string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,49 +32,35 @@ class AnswerReading:
     """The rules by which short answers are extracted.
 
     Attributes:
-        rules: The DRAGIN authors' rules for a dataset; None for askance's own rules.
+        rules: The DRAGIN authors' rules for a dataset, or those of a plug-in; None for askance's own rules.
     """
 
-    rules: AuthorsReading | None = None
+    rules: AuthorsReading | NamedFunction | None = None
 
     @property
-    def name(self) -> ReadingName:
+    def name(self) -> str:
         """The name of this reading."""
-        return "own" if self.rules is None else "authors"
+        if isinstance(self.rules, NamedFunction):
+            return self.rules.name
+        return DEFAULT_READING if self.rules is None else "authors"
 
-    def read(self, answer: Answer, events: Sequence[AnyEvent]) -> Answer:
+    def read(self, answer: Answer, question: Question, events: Sequence[AnyEvent]) -> Answer:
         """Return the answer with the short answer that these rules extract from its text.
 
         Args:
             events: The events of the answer's trace. If the text states no answer, the authors' evaluation
                 asks the model to continue. A method that follows the authors' code has already done
                 so, and the trace holds the continuation.
+
+        Raises:
+            FunctionFailure: The rules of a plug-in failed.
         """
+        if isinstance(self.rules, NamedFunction):
+            return replace(answer, short=self.rules.text(answer.text, question))
         if self.rules is None:
             return answer
         text = authors_statement(answer.text, *_continuation(events))
         return replace(answer, short=authors_short_answer(text, self.rules))
-
-
-def open_reading(name: str, dataset: str) -> AnswerReading:
-    """Return the reading with this name for a dataset, such as "hotpotqa:FILE".
-
-    Raises:
-        UnknownName: There is no such reading.
-        InputError: The authors did not evaluate the dataset.
-    """
-    known = get_args(ReadingName)
-    if name not in known:
-        raise UnknownName("reading", name, known)
-    if name == DEFAULT_READING:
-        return AnswerReading()
-    rules = AUTHORS_READINGS.get(dataset.partition(":")[0])
-    if rules is None:
-        raise InputError(
-            f"reading {name!r}: the DRAGIN authors read answers of {', '.join(AUTHORS_READINGS)}, not of "
-            f"{dataset.partition(':')[0]}: use --reading {DEFAULT_READING} there."
-        )
-    return AnswerReading(rules)
 
 
 def _continuation(events: Sequence[AnyEvent]) -> tuple[str, str]:

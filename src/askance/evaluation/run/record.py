@@ -13,7 +13,7 @@ from askance.core.trace import Answered, Failed, Trace
 from askance.core.types import Task
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
-from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
+from askance.evaluation.run.readings import DEFAULT_READING
 
 CODE = "code of "
 """The beginning of the names of settings that identify the code of a run."""
@@ -65,7 +65,7 @@ class Record:
     trace_bytes: int = 0
     options: tuple[str, ...] = ()
     trace_checksum: str = ""
-    reading: ReadingName = DEFAULT_READING
+    reading: str = DEFAULT_READING
     confidence: float | None = None
     abstained: str = ""
     source: str = ""
@@ -178,7 +178,7 @@ class Settings:
     retriever: str = "bm25"
     encoder: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
-    reading: ReadingName = DEFAULT_READING
+    reading: str = DEFAULT_READING
     config: Mapping[str, Any] = field(default_factory=dict)
     in_flight: str = ""
     code: Mapping[str, str] = field(default_factory=dict)

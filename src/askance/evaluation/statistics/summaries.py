@@ -15,7 +15,7 @@ import numpy as np
 from askance.core.errors import RunFolderError
 from askance.core.types import Task
 from askance.evaluation.metrics.prices import Prices, cost
-from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
+from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
@@ -121,7 +121,7 @@ class RunSummary:
     share_answered: float
     by_kind: tuple[PartSummary, ...]
     by_hops: tuple[PartSummary, ...]
-    reading: ReadingName = DEFAULT_READING
+    reading: str = DEFAULT_READING
     selective: Selective | None = None
     speed: Mapping[str, float] = field(default_factory=dict)
     in_flight: str = ""
@@ -164,12 +164,14 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
     )
 
 
-def reading_note(reading: ReadingName) -> str:
+def reading_note(reading: str) -> str:
     """Return a note, to append to a line, about the rules by which short answers were extracted.
 
     The note is empty for askance's own rules.
     """
-    return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
+    if reading == "authors":
+        return ", answers read as the DRAGIN authors read them"
+    return "" if reading == DEFAULT_READING else f", answers read by {reading}"
 
 
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:

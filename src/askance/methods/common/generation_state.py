@@ -169,17 +169,16 @@ class GenerationState:
         """Return whether a query was searched for, apart from case, white space and punctuation."""
         return _plain(query) in self.queries
 
-    async def search_for(self, query: str, k: int, why: str) -> None:
-        """Search for `query`, and replace the passages in the prompt with the passages found.
-
-        If nothing is found, the prompt keeps its passages.
-        """
-        decision = self.run.trace.decide("retrieve", "search", why, query=query)
-        self.show_passages(await self.search(decision, k) or self.hits)
+    async def search_for(
+        self, query: str, k: int, why: str, exclude: frozenset[str] = frozenset()
+    ) -> tuple[Hit, ...]:
+        """Decide to search for `query`, and return the passages found (see `search`)."""
+        return await self.search(self.run.trace.decide("retrieve", "search", why, query=query), k, exclude)
 
     async def search_first(self, k: int) -> None:
         """Search for the question, and put the passages found into the prompt."""
-        await self.search_for(self.question.text, k, "the first search is made with the question itself")
+        why = "the first search is made with the question itself"
+        self.show_passages(await self.search_for(self.question.text, k, why))
 
     def show_passages(self, hits: tuple[Hit, ...]) -> None:
         """Replace the passages in the prompt with `hits`, from the end of the text on."""

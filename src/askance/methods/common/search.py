@@ -1,8 +1,11 @@
 """Search functions that several methods share: triggers, queries, and the number of passages that fit."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal, Protocol
 
+from pydantic import WithJsonSchema
+
+from askance.core.extensions import NamedFunction
 from askance.core.ports import Model, Run
 from askance.core.token_ledger import most_that_fit
 from askance.core.trace import WordSignal
@@ -22,6 +25,20 @@ QueryMode = Literal[
     "forward_all",
 ]
 """The source of the query. ``real_words`` is QFS, and each variant of DRAGIN computes it differently."""
+QueryPlugin = Annotated[NamedFunction, WithJsonSchema({"type": "string"})]
+"""The type of a parameter that holds the query mode of a plug-in."""
+
+
+class Query(Protocol):
+    """A query mode of a plug-in."""
+
+    def __call__(self, question: str, answer: str, words: Sequence[WordSignal]) -> str:
+        """Return the query, or an empty string in place of a search.
+
+        Args:
+            answer: The answer so far, up to the word that triggers the search.
+            words: The words of the triggering sentence, with their scores.
+        """
 
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:

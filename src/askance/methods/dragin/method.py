@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from askance.core.answers import Answer
+from askance.core.extensions import NamedFunction
 from askance.core.parameters import SearchParameter, checked_dataclass, parameter
 from askance.core.ports import Needs, Run, language_model
 from askance.core.trace import Decided, QueryWord, WordSignal
@@ -21,7 +22,7 @@ from askance.core.types import Generation, Question, Signal, StopCondition, Toke
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
-from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, query_from_words
+from askance.methods.common.search import QueryMode, QueryPlugin, TriggerMode, last_tokens, query_from_words
 from askance.methods.dragin.attention_map import (
     AttentionMap,
     Heads,
@@ -61,7 +62,7 @@ class DraginParameters(WritesAnswer):
     """The parameters and steps that `dragin` and `dragin_paper` have in common."""
 
     trigger: TriggerMode | GateParameter = parameter("rind", "when to search; also a gate or module:function")
-    query: QueryMode = parameter("real_words", "what to search for; real_words is QFS")
+    query: QueryMode | QueryPlugin = parameter("real_words", "what to search for; real_words is QFS")
     threshold: float | None = parameter(
         None,
         "search if the trigger's score is above this; its scale depends on model and trigger; none: 1 for "
@@ -215,6 +216,8 @@ class DraginParameters(WritesAnswer):
         """Return the query for any mode other than real_words."""
         question, split = state.question, self.linguistics.sentences
         answer = parse_markers(state.text + scored.kept, question, state.run.trace).text
+        if isinstance(self.query, NamedFunction):
+            return self.query.text(question.text, answer, scored.words)
         if self.query == "last_sentence":
             whole = split(f"{answer}{scored.dropped} The")[:-1]  # without the sentence that begins here
             complete = (one for one, other in zip(split(answer), whole, strict=False) if one == other)

@@ -1,14 +1,15 @@
 """Gates that a method calls while it answers: as the trigger of a search, or as the guard of an answer."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import WithJsonSchema
 
 from askance.core.answers import Answer
-from askance.core.errors import GateFailure, InputError, MissingAbility
+from askance.core.errors import FunctionFailure, InputError, MissingAbility
+from askance.core.extensions import NamedFunction
 from askance.core.ports import WrappedModel
 from askance.core.types import GenerateRequest, Generation, Question, Signal, Token, Want
 from askance.methods.dragin.attention_map import model_attention_map
@@ -25,41 +26,34 @@ NUM_SAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class NamedGate:
+class NamedGate(NamedFunction):
     """A gate or guard as the value of a parameter, which a method calls while it answers.
 
     Attributes:
-        name: The name in the catalogue or of a plug-in, or ``module:function``.
-        gate: The function.
         signals: The signals of tokens without which it fails.
         needs_samples: Whether it fails without sampled answers.
     """
 
-    name: str
-    gate: Callable[..., Any]
     signals: frozenset[Signal]
     needs_samples: bool = False
-
-    def __repr__(self) -> str:
-        return self.name
 
     def values(self, signals: Signals) -> Numbers:
         """Return the gate's number, or one for each word of the draft.
 
         Raises:
             MissingAbility: The gate needs a signal that is not known.
-            GateFailure: The gate raised an error or returned something else.
+            FunctionFailure: The gate raised an error or returned something else.
         """
         try:
-            values = np.asarray(self.gate(signals), dtype=np.float64)
+            values = np.asarray(self.function(signals), dtype=np.float64)
         except MissingSignal as missing:
             raise MissingAbility(f"the gate {self.name} can't be used here: {missing}.") from missing
         except Exception as error:  # a gate may be somebody else's code
-            raise GateFailure(f"the gate {self.name} failed: {type(error).__name__}: {error}") from error
+            raise FunctionFailure(f"the gate {self.name} failed: {type(error).__name__}: {error}") from error
         num_words = len(token_words(signals.draft.tokens))
         if values.shape not in ((), (num_words,)) or not np.isfinite(values).all():
             expected = f"expected a finite number, or one for each of {num_words} words"
-            raise GateFailure(f"the gate {self.name} returned {values!s:.99}: {expected}.")
+            raise FunctionFailure(f"the gate {self.name} returned {values!s:.99}: {expected}.")
         return values
 
 

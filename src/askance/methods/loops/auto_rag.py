@@ -69,8 +69,7 @@ class AutoRag(TokenLimited):
                 break
             number, query = number + bool(named), (named and named[-1].strip()) or query
             why = "the model names a query" if named else "the model names neither a query nor its answer"
-            decision = run.trace.decide("retrieve", "search", why, query=query)
-            hits = await state.search(decision, self.passages, state.shown_ids)
+            hits = await state.search_for(query, self.passages, why, state.shown_ids)
             state.show_passages(hits)
             found = untrusted(" ".join(word for hit in hits for word in hit.passage.text.split()))
             turns.append(Turn("assistant", (untrusted(said),)))

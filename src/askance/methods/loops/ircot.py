@@ -57,7 +57,6 @@ class Ircot(WritesAnswer):
     async def _collect(self, state: GenerationState, query: str) -> None:
         """Search for a query, and append the new passages to those in the prompt."""
         why = "each sentence of the reasoning is searched for" if state.notes else "the question comes first"
-        decision = state.run.trace.decide("retrieve", "search", why, query=query)
-        found = await state.search(decision, self.passages)
+        found = await state.search_for(query, self.passages, why)
         new = [hit for hit in found if hit.passage.id not in state.shown_ids]
         state.show_passages((*state.hits, *new)[: self.max_passages])

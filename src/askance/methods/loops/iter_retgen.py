@@ -33,8 +33,7 @@ class IterRetgen(WritesAnswer):
             why = (
                 "the answer of the round before is part of the query" if step else "the question comes first"
             )
-            decision = run.trace.decide("retrieve", "search", why, query=query)
-            await state.show_fitting(await state.search(decision, self.passages) or state.hits)
+            await state.show_fitting(await state.search_for(query, self.passages, why) or state.hits)
             if step == self.max_rounds - 1 or not await state.has_room(self.max_tokens):
                 break
             written = await state.write(self.max_tokens, ("draft", step))

@@ -5,15 +5,16 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from askance.core.answers import Answer
 from askance.core.parameters import checked_dataclass, parameter
-from askance.core.ports import Run
+from askance.core.ports import RoleModel, Run, language_model
 from askance.core.token_ledger import has_room
-from askance.core.types import GenerateRequest, Hit, Prompt, Question, Sampling, Span, Turn, untrusted
+from askance.core.types import GenerateRequest, Hit, Prompt, Question, Role, Sampling, Span, Turn, untrusted
 from askance.methods.common.answer_text import decide_short_answer
 from askance.methods.common.generation_state import (
     ELICITED,
@@ -54,6 +55,7 @@ class TagFormat:
     repeated: str = ""
     condenses: bool = False
     drops: str = ""
+    checkpoints: tuple[str, ...] = ()
 
     def step(self, turn: str, closing: str) -> tuple[Step, str]:
         """Return what a turn of the model without an answer does, with its query.
@@ -115,6 +117,12 @@ _ROWS = tomllib.loads(Path(__file__).with_name("formats.toml").read_text(encodin
 FORMATS = {name: TagFormat(**row) for name, row in _ROWS.items()}
 
 
+def _trained_on(model: str) -> str:
+    """Return the format of a published checkpoint by its name, or an empty string for any other model."""
+    known = (name for name, tags in FORMATS.items() if any(each in model for each in tags.checkpoints))
+    return next(known, "")
+
+
 @checked_dataclass()
 class SearchAgent(WritesAnswer):
     """A model that is trained to search: Search-R1, ReSearch, R1-Searcher or Search-o1.
@@ -126,7 +134,9 @@ class SearchAgent(WritesAnswer):
     the model is asked for its answer.
     """
 
-    format: FormatName = parameter("search_r1", "the tags that the model was trained to write")
+    format: FormatName | Literal["auto"] = parameter(
+        "auto", "the tags that the model was trained to write; auto: those of a published checkpoint, by name"
+    )
     passages: int = parameter(3, "number of passages per search", at_least=1)
     max_turns: int = parameter(5, "maximum number of turns before the answer is asked for", at_least=1)
     max_tokens: int = parameter(512, "maximum number of new tokens of a turn", at_least=1)
@@ -136,8 +146,17 @@ class SearchAgent(WritesAnswer):
     prompt_texts: ClassVar[tuple[str, ...]] = ("before_question",)
     """The texts of `prompts` that are in a prompt."""
 
+    def warning(self, models: Mapping[Role, RoleModel]) -> str:
+        """Return a warning if the answering model is a published checkpoint of another format."""
+        name = language_model(models["answer"]).name
+        trained_on = _trained_on(name)
+        if not trained_on or self.format in ("auto", trained_on):
+            return ""
+        return f"{name} was trained on the tags of {trained_on}, not of {self.format}: leave out format."
+
     async def answer(self, question: Question, run: Run) -> Answer:
-        state, tags, answer = self.start(question, run), FORMATS[self.format], ""
+        named = (_trained_on(run.model.name) or "search_r1") if self.format == "auto" else self.format
+        state, tags, answer = self.start(question, run), FORMATS[named], ""
         before, opening = self.prompts.before_question or f"{tags.instruction}\n", tags.answer[0] or _BOX
         state.template = PromptTemplate((), system="", before_question=before, elicitation=opening)
         state.keeps_thoughts = True
@@ -180,8 +199,7 @@ class SearchAgent(WritesAnswer):
             return await has_room(run.model, prompt, self.max_tokens, keep=keep)
 
         if query and not is_repeated:
-            decision = run.trace.decide("retrieve", "search", "the model writes a query", query=query)
-            hits = await state.search(decision, self.passages)
+            hits = await state.search_for(query, self.passages, "the model writes a query")
         fitting = await num_fitting(run, len(hits), fits)
         state.shown.append((0, (*(hit for _, before in state.shown[-1:] for hit in before), *hits[:fitting])))
         found = tags.repeated if is_repeated else shown(fitting)

@@ -68,8 +68,7 @@ class SelfAsk(WritesAnswer):
     async def _intermediate_answer(self, state: GenerationState, follow_up: str, step: int) -> str:
         """Return the answer to a follow-up question from passages, or the model's own if none were found."""
         run, question = state.run, Question(state.question.id, follow_up, demos=state.question.demos)
-        decision = run.trace.decide("retrieve", "search", "the model asks a follow-up", query=follow_up)
-        hits = await state.search(decision, self.passages)
+        hits = await state.search_for(follow_up, self.passages, "the model asks a follow-up")
         keep = await run.model.count(state.prompt(further=state.template.elicitation)) + self.max_tokens
         apart = GenerationState(question, run, False, self.layout, self.prompts, state.sampling)
         await apart.show_fitting(hits, keep=keep)
