@@ -10,7 +10,18 @@ import typer
 from rich.text import Text
 
 from askance.ask import describe_models
-from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, recording, with_settings
+from askance.cli.options import (
+    MAX_FAILURES,
+    JsonFlag,
+    MaxFailuresOption,
+    NewCodeFlag,
+    OtelFlag,
+    OutOption,
+    RetryFlag,
+    SpecOption,
+    recording,
+    with_settings,
+)
 from askance.configuration.build import load_encoder, load_entailment, load_models, recommended_in_flight
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.grid import read_grid
@@ -33,11 +44,6 @@ from askance.evaluation.statistics.summaries import Intervals, reading_note, sum
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
-
-MAX_FAILURES = 20
-MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
-RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
-NewCodeFlag = Annotated[bool, typer.Option("--accept-new-code")]
 
 
 @with_settings(kind=Experiment)

@@ -45,6 +45,10 @@ OtelFlag = Annotated[bool, typer.Option("--otel", help=_OTEL_HELP)]
 NumberOption = Annotated[int | None, typer.Option(metavar="N")]
 SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
+MAX_FAILURES = 20
+MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
+RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
+NewCodeFlag = Annotated[bool, typer.Option("--accept-new-code")]
 
 
 OF_ONE_QUESTION = tuple(name for name in SETTINGS if name != "in_flight")

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from askance.cli.evaluate import MAX_FAILURES, MaxFailuresOption, NewCodeFlag, RetryFlag
-from askance.cli.options import with_settings
+from askance.cli.options import MAX_FAILURES, MaxFailuresOption, NewCodeFlag, RetryFlag, with_settings
 from askance.configuration.build import ROLES, load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.configuration.presets import open_preset

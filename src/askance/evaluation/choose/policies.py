@@ -1,4 +1,4 @@
-"""How policies are chosen on other questions than those that they are measured on.
+"""Functions that choose a policy on other questions than those on which it is measured.
 
 The threshold of a gate is the one with the greatest mean score on other questions: on a development set, or
 by cross-validation with ten folds, repeated with twenty orders of the questions. Of equally good thresholds,

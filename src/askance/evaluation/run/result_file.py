@@ -102,7 +102,7 @@ async def work_through(
 
     Args:
         items: The items by id.
-        work: A function that returns the result of an item; None if there is nothing to keep.
+        work: A function that returns the result of an item; None if nothing is to be kept.
         done: The results by id, to which new ones are added.
         append: A function that writes results to disk.
         in_flight: The number of items that are worked on at the same time.

@@ -1,4 +1,4 @@
-"""How well numbers separate two kinds of cases: the area under the ROC curve, and logistic regression."""
+"""Functions that separate two kinds of cases by numbers: the area under the ROC curve, logistic regression."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
