@@ -1,4 +1,4 @@
-"""Functions that separate two kinds of cases by numbers: the area under the ROC curve, logistic regression."""
+"""Functions that separate two kinds of cases by numbers: the area under a ROC curve, logistic regression."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
