@@ -101,10 +101,12 @@ class Analysis:
         if self.language == "turkish":
             plain = plain.replace("I", "ı").replace("İ", "i")
         plain = plain.lower()
-        if self.language == "english" and not _NOT_ENGLISH.search(plain):
+        if self.language == "english" and (plain.isascii() or not _NOT_ENGLISH.search(plain)):
             # The steps below return the same terms for such text, but take longer.
-            words = (word.removesuffix("'s") for word in _ENGLISH_WORD.findall(plain))
-            plain = " ".join(word for word in words if word not in STOP_WORDS)
+            words = _ENGLISH_WORD.findall(plain)
+            if "'s" in plain:
+                words = [word.removesuffix("'s") for word in words]
+            plain = " ".join([word for word in words if word not in STOP_WORDS])
             return list(_stemmer("english").analyze(plain))
         terms = list[str]()
         for match in _WORD.finditer(plain):
