@@ -11,7 +11,7 @@ from tests.retrieval.vectors import check_vectors
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.filters import parse_filter
-from askance.retrieval.index import document_table
+from askance.retrieval.index import document_files
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.index_folder import read_manifest
@@ -82,7 +82,7 @@ def test_an_update_costs_the_same_at_any_size_of_the_index(tmp_path, num_steps):
 
 @pytest.mark.parametrize("merged_bytes", [-(1 << 30), 1 << 20], ids=["merged", "changes"])
 def test_after_any_updates_an_index_holds_what_a_new_one_would_hold(tmp_path, monkeypatch, merged_bytes):
-    monkeypatch.setattr(document_table, "_MERGED_BYTES", merged_bytes)
+    monkeypatch.setattr(document_files, "_MERGED_BYTES", merged_bytes)
     seeded, encoder, held, index = random.Random(7), ScriptedEncoder(), {}, tmp_path / "index"
     for number in range(12):
         analysis, used = None if number else Analysis(), encoder if number > 3 else None

@@ -1,20 +1,9 @@
 """The document table: the documents that an index holds, so that a later build touches only what changed.
 
-The table of a generation is in two SQLite files beside the index that it describes:
-
-    base.sqlite         the documents of an earlier generation; never modified, and linked to the next ones
-    documents.sqlite    what changed since: new documents, and the numbers of those that the base has too much
-
-Both have the same tables, and temporary views join them. So an update copies only the second file, which is
-small. If it has grown, the next update begins with a new base, into which both are merged. All counts are in
-the one row of `state`, and change with each document. The cost of an update therefore depends on what it
-changes. A single file in WAL mode would also save the copy. But there a reader needs to write, which it can't
-on a read-only disk, and an old generation would change under its readers.
-
-The table also records where the vectors of each document are. Vectors are rows of append-only files, called
-segments. A document has one row for each of its passages, in order. Rows that belong to no document are dead.
-A temporary table holds the older documents seen in the current run, so memory use stays bounded for any
-number of documents.
+The table is in two files (see `document_files`). It also records where the vectors of each document are.
+Vectors are rows of append-only files, called segments. A document has one row for each of its passages, in
+order. Rows that belong to no document are dead. A temporary table holds the older documents seen in the
+current run, so memory use stays bounded for any number of documents.
 
 The fields of documents, which filters compare, are in the views that `retrieval.filters` describes. What the
 rows of a file have in common is recorded once, with the file. Each distinct value of another field is one
@@ -24,22 +13,18 @@ row, so a comparison searches an index. Only titles and the properties of files 
 import dataclasses
 import hashlib
 import json
-import shutil
 import sqlite3
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
-from askance.core.filters import FieldKind, FieldKinds, Filter
+from askance.core.filters import FieldKinds, Filter
 from askance.retrieval.filters import (
     KNOWN_FIELDS,
     STORAGE_CLASSES,
@@ -48,102 +33,15 @@ from askance.retrieval.filters import (
     sql_condition,
     stored,
 )
+from askance.retrieval.index.document_files import TABLES, UNCHANGING, TableState, state_type, views_of
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.index_folder import BASE, link_or_copy
+from askance.retrieval.index.index_folder import BASE
 
-_MERGED_BYTES, _MERGED_PART = 1 << 20, 64
-"""Changes of more bytes than these and one part in so many of the base are merged into the base."""
 _PENDING_ROWS = 1_000
 _CACHE_KB = 32_000
-_UNCHANGING = "?mode=ro&immutable=1"
-_TABLES = """
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS files (
-    number INTEGER PRIMARY KEY,
-    place TEXT NOT NULL,
-    source TEXT NOT NULL,   -- this and what follows are empty for documents without the field
-    path TEXT NOT NULL,
-    type TEXT NOT NULL,
-    date TEXT NOT NULL,
-    UNIQUE (place, source, path, type, date)
-);
-CREATE TABLE IF NOT EXISTS documents (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,    -- unique in the index
-    given_id TEXT,              -- as the document has it, if that is another
-    file INTEGER NOT NULL,
-    title TEXT NOT NULL,        -- for filters; empty if there is none
-    digest BLOB NOT NULL,
-    passages INTEGER NOT NULL,
-    scripts TEXT NOT NULL       -- the numbers of passages with letters of each; empty if all are Latin
-);
-CREATE INDEX IF NOT EXISTS by_given_id ON documents (given_id) WHERE given_id IS NOT NULL;
-CREATE INDEX IF NOT EXISTS by_file ON documents (file);
-CREATE TABLE IF NOT EXISTS vectors (document INTEGER PRIMARY KEY, segment INTEGER, first_row INTEGER);
-CREATE TABLE IF NOT EXISTS field_values (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
-    value NOT NULL,     -- see `filters.stored`
-    UNIQUE (name, value)
-);
-CREATE TABLE IF NOT EXISTS document_values (
-    value_id INTEGER NOT NULL,
-    document INTEGER NOT NULL,      -- its number
-    PRIMARY KEY (value_id, document)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS values_of_document ON document_values (document);
-CREATE TABLE IF NOT EXISTS hidden (number INTEGER PRIMARY KEY);     -- of a document that only the base has
-CREATE TABLE IF NOT EXISTS state (number INTEGER PRIMARY KEY, content TEXT NOT NULL);
-COMMIT;
-"""
-"""One transaction that creates missing tables, so that a file has all of them or none."""
-_MERGE = """
-BEGIN IMMEDIATE;
-DELETE FROM document_values WHERE document IN (SELECT number FROM changes.hidden);
-DELETE FROM vectors WHERE document IN (SELECT number FROM changes.hidden);
-DELETE FROM documents WHERE number IN (SELECT number FROM changes.hidden);
-INSERT OR REPLACE INTO vectors SELECT * FROM changes.vectors;
-INSERT OR IGNORE INTO files (place, source, path, type, date)
-    SELECT place, source, path, type, date FROM changes.files;
-INSERT INTO documents
-    SELECT old.number, id, given_id, new.number, title, digest, passages, scripts
-    FROM changes.documents AS old JOIN changes.files ON files.number = file
-    JOIN main.files AS new USING (place, source, path, type, date);
-INSERT OR IGNORE INTO field_values (name, value) SELECT name, value FROM changes.field_values;
-INSERT INTO document_values
-    SELECT new.id, document FROM changes.document_values JOIN changes.field_values AS old ON old.id = value_id
-    JOIN main.field_values AS new USING (name, value);
-DELETE FROM files WHERE number NOT IN (SELECT file FROM documents);
-DELETE FROM field_values WHERE id NOT IN (SELECT value_id FROM document_values);
-INSERT OR REPLACE INTO state SELECT * FROM changes.state;
-COMMIT;
-"""
-_DOCUMENTS = (
-    "SELECT old.number AS number, id, given_id, place, title, source, path, type, date, digest, passages,"
-    " scripts, coalesce(new.segment, vectors.segment, -1) AS segment,"
-    " coalesce(new.first_row, vectors.first_row, -1) AS first_row"
-    " FROM {0}.documents AS old JOIN {0}.files AS file ON file.number = old.file"
-    " LEFT JOIN main.vectors AS new ON new.document = old.number"
-    " LEFT JOIN {0}.vectors AS vectors ON vectors.document = old.number"
-)
-_VALUES = "SELECT name, value, document FROM {0}.document_values JOIN {0}.field_values ON id = value_id"
 _ENTRIES = "SELECT number, id, place, digest, passages, scripts, segment, first_row FROM documents"
 GIVEN_ID = "(given_id = ? OR id = ? AND given_id IS NULL)"
 """The condition that a document itself has some id."""
-
-
-def _views(has_base: bool) -> str:
-    """Return the statements that create the views of the documents and of their fields in both files."""
-    documents, fields = _DOCUMENTS.format("main"), _VALUES.format("main")
-    if has_base:
-        hidden = "SELECT number FROM main.hidden"
-        documents += f" UNION ALL {_DOCUMENTS.format('base')} WHERE old.number NOT IN ({hidden})"
-        fields += f" UNION ALL {_VALUES.format('base')}"
-    views = {"documents": documents, "fields": fields}
-    for name in KNOWN_FIELDS:
-        known = f"SELECT '{name}', {name}, number FROM documents WHERE {name} != ''"
-        views[f"{name}_fields"] = f"SELECT name, value, document FROM fields UNION ALL {known}"
-    return "".join(f"CREATE TEMPORARY VIEW {name} AS {query};\n" for name, query in views.items())
 
 
 class DamagedIndex(ValueError):
@@ -168,54 +66,6 @@ class DocumentEntry:
     scripts: str
     segment: int
     first_row: int
-
-
-@dataclass(slots=True)
-class TableState:
-    """The counts of all documents together, and the state of their vectors.
-
-    Attributes:
-        stamp: The name of the lexical commit to which the last commit belongs; empty if there is none.
-        hash: The sum of a hash of each document with its id, so it does not depend on their order.
-        last_number: The greatest number that a document has had.
-        encoded_up_to: The number up to which all documents have vectors.
-        segment: The segment of vectors that is in use.
-        live: The number of its rows in use.
-        end: A number of rows that has all rows in use.
-        scripts: The number of passages with letters of each script.
-        fields: The number of documents with each field, by the type of its value.
-    """
-
-    stamp: str = ""
-    documents: int = 0
-    passages: int = 0
-    hash: int = 0
-    last_number: int = 0
-    encoded_up_to: int = 0
-    segment: int = 1
-    live: int = 0
-    end: int = 0
-    scripts: dict[str, int] = field(default_factory=dict)
-    fields: dict[str, dict[FieldKind, int]] = field(default_factory=dict)
-
-    def count(self, id: str, digest: bytes, passages: int, scripts: str, sign: int) -> None:
-        """Count a document that is added (1) or removed (-1), without its fields and vectors."""
-        hashed = hashlib.blake2b(f"{id}\0".encode() + digest, digest_size=16).digest()
-        self.hash = (self.hash + sign * int.from_bytes(hashed)) % (1 << 128)
-        self.documents += sign
-        self.passages += sign * passages
-        for name, count in (json.loads(scripts) if scripts else {"Latin": passages}).items():
-            self.scripts[name] = self.scripts.get(name, 0) + sign * count
-
-    def count_field(self, name: str, kind: FieldKind, sign: int) -> None:
-        """Count a field of a document that is added (1) or removed (-1)."""
-        kinds = self.fields.setdefault(name, {})
-        kinds[kind] = kinds.get(kind, 0) + sign
-
-
-@cache
-def _state_type() -> TypeAdapter[TableState]:
-    return TypeAdapter(TableState)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,19 +98,19 @@ class DocumentTable:
 
     def __init__(self, path: Path, *, is_finished: bool = False) -> None:
         uri, base = path.resolve().as_uri(), path.with_name(BASE)
-        uri += _UNCHANGING if is_finished else ""
+        uri += UNCHANGING if is_finished else ""
         self._database = sqlite3.connect(uri, uri=True, check_same_thread=not is_finished)
         self.close = weakref.finalize(self, self._database.close)
         if has_base := base.exists():
-            self._database.execute("ATTACH ? AS base", (base.resolve().as_uri() + _UNCHANGING,))
+            self._database.execute("ATTACH ? AS base", (base.resolve().as_uri() + UNCHANGING,))
         if not is_finished:
-            self._database.executescript(f"PRAGMA cache_size = -{_CACHE_KB};{_TABLES}")
+            self._database.executescript(f"PRAGMA cache_size = -{_CACHE_KB};{TABLES}")
             self._database.execute("CREATE TEMPORARY TABLE seen (number INTEGER PRIMARY KEY)")
-        self._database.executescript(_views(has_base))
+        self._database.executescript(views_of(has_base))
         query = "SELECT content FROM main.state"
         query += " UNION ALL SELECT content FROM base.state" if has_base else ""
         row = self._database.execute(query).fetchone()  # that of the base until the first commit
-        self.state = _state_type().validate_json(row[0]) if row else TableState()
+        self.state = state_type().validate_json(row[0]) if row else TableState()
         self._last_old = self.state.last_number
         self._pending: list[tuple[object, ...]] = []
         self._pending_ids = set[str]()
@@ -456,25 +306,6 @@ class DocumentTable:
     def _entries(self, query: str, *values: object) -> Iterator[DocumentEntry]:
         for row in self._database.execute(query, values):
             yield DocumentEntry(*row)
-
-
-def continue_table(old: Path, new: Path) -> None:
-    """Begin the table of a generation, whose file of changes is to be `new`, with the content of another.
-
-    Raises:
-        OSError, sqlite3.Error: The files can't be written.
-    """
-    old_base, base = old.with_name(BASE), new.with_name(BASE)
-    if not old_base.exists():
-        link_or_copy(old, base)
-    elif old.stat().st_size <= _MERGED_BYTES + old_base.stat().st_size // _MERGED_PART:
-        link_or_copy(old_base, base)
-        shutil.copyfile(old, new)
-    else:
-        shutil.copyfile(old_base, base)
-        with closing(sqlite3.connect(base.resolve().as_uri(), uri=True)) as database:
-            database.execute("ATTACH ? AS changes", (old.resolve().as_uri() + _UNCHANGING,))
-            database.executescript(_MERGE)
 
 
 def content_digest(document: Document) -> bytes:

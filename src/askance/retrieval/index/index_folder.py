@@ -5,7 +5,7 @@
         lexical/                 the passages, in tantivy
         vectors/                 the vectors of the passages, if there are any (see `vectors`)
         base.sqlite, documents.sqlite
-                                 the documents, for the next build (see `document_table`)
+                                 the documents, for the next build (see `document_files`)
     writer.lock              held while a build runs
 
 A build writes its own generation (see `writer`). A reader sees either the whole old generation or

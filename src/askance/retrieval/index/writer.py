@@ -18,13 +18,13 @@ from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import index_folder
 from askance.retrieval.index.build_report import BuildProgress
+from askance.retrieval.index.document_files import continue_table
 from askance.retrieval.index.document_table import (
     GIVEN_ID,
     DamagedIndex,
     DocumentEntry,
     DocumentTable,
     content_digest,
-    continue_table,
 )
 from askance.retrieval.index.documents import HIDDEN, Document, SkippedSource, absolute_path, spelled
 from askance.retrieval.index.formats import READERS
