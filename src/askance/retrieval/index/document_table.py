@@ -191,7 +191,9 @@ class DocumentTable:
         packed = "" if is_latin else json.dumps(Counter(chain.from_iterable(scripts)))
         state.last_number += 1
         number, fields, known = state.last_number, document.fields, document.known_fields
-        for name, value in chain(known.items(), fields.items()):
+        for name in known:
+            state.count_field(name, "text", 1)
+        for name, value in fields.items():
             state.count_field(name, kind_of(value), 1)
         state.count(id, digest, len(scripts), packed, 1)
         given_id, title = None if document.id == id else document.id, known.pop("title", "")
