@@ -25,6 +25,7 @@ GERMAN, TURKISH = {"language": "german"}, {"language": "turkish"}
     [
         ({}, "The Rhine's rivers, flowing!", "rhine river flow"),
         ({}, "Rhine’s don’t don't 'quoted'", "rhine don't don't quot"),
+        ({}, "Neil's o'neil's a's's 's dog's' cat's_tail", "neil o'neil a s dog cat tail"),
         ({}, "snake_case well-known 3.14 x2", "snake case well known 3 14 x2"),
         ({}, "Zürich ÉCOLE naïve Москва Zu\u0308rich \ufb01sh", "zürich école naïv москв zürich fish"),
         ({}, "1902 ١٩٠٢ ۱۹۰۲ १९०२ ๑๙๐๒ １９０２", "1902 1902 1902 1902 1902 1902"),

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from askance.core.types import Token
 from askance.text.linguistics import OWN, WORD, content_words, entity_spans, own_linguistics, token_words
-from askance.text.words import LANGUAGES, PIECE, detect_language, joined, scripts_of, split_words
+from askance.text.words import (
+    LANGUAGES,
+    PIECE,
+    detect_language,
+    joined,
+    num_pieces,
+    scripts_of,
+    split_words,
+)
 from tests.text.pieces import tokens_of
 
 
@@ -18,6 +26,16 @@ def test_words_and_pieces_of_texts_with_and_without_spaces():
     assert (joined(pieces[:4]), joined(["a", "", "river"])) == ("鲸鱼是哺乳动物。", "a river")
     assert split_words("the river 長江") == ["the", "river", "長", "江"]
     assert WORD.findall("Jean-Luc's 3.5 kg, U.S.!") == ["Jean-Luc's", "3.5", "kg", "U.S"]
+
+
+@given(
+    st.lists(st.sampled_from(["river", "x" * 201, "é", "鲸鱼", "คน", " ", "\n", "\x1c", "\xa0", "。"])).map(
+        "".join
+    )
+    | st.text()
+)
+def test_pieces_are_counted_without_finding_each(text):
+    assert num_pieces(text) == len(PIECE.findall(text))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +64,7 @@ def test_content_words_leave_out_particles_and_the_function_words_of_a_language(
         ("ｶﾞ漢", {"Japanese (Kana)", "Chinese (Han)"}),
         ("река 강 نهر", {"Cyrillic", "Korean (Hangul)", "Arabic"}),
         ("1984 — ?", set()),
+        ("1984?", set()),
     ],
 )
 def test_scripts(text, scripts):

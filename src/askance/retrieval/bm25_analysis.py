@@ -39,6 +39,8 @@ from askance.text.words import (
 _JOINED = IDEOGRAPHS + HANGUL + SOUTHEAST_ASIAN
 _LETTERS = rf"[^\W_{_JOINED}]+(?:[{MARKS}]+[^\W_{_JOINED}]*)*"
 _ENGLISH_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_POSSESSIVE = re.compile(r"'s(?<=[^\W_]'s)(?![^\W_]|'[^\W_])")
+"""The last "'s" of a word that matches `_ENGLISH_WORD`."""
 _NOT_ENGLISH = re.compile(f"[ı{JOINERS}\u0300-\u1fff\u2c00-\U0010ffff]")
 """Characters that English text has only in words of other scripts and languages."""
 _WORD = re.compile(
@@ -101,10 +103,10 @@ class Analysis:
         if self.language == "turkish":
             plain = plain.replace("I", "ı").replace("İ", "i")
         plain = plain.lower()
-        if self.language == "english" and not _NOT_ENGLISH.search(plain):
+        if self.language == "english" and (plain.isascii() or not _NOT_ENGLISH.search(plain)):
             # The steps below return the same terms for such text, but take longer.
-            words = (word.removesuffix("'s") for word in _ENGLISH_WORD.findall(plain))
-            plain = " ".join(word for word in words if word not in STOP_WORDS)
+            words = _ENGLISH_WORD.findall(_POSSESSIVE.sub("", plain))
+            plain = " ".join([word for word in words if word not in STOP_WORDS])
             return list(_stemmer("english").analyze(plain))
         terms = list[str]()
         for match in _WORD.finditer(plain):

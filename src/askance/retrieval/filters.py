@@ -12,15 +12,14 @@ are ordered by their code points. A field whose name has spaces or signs stands 
 A comparison is false for a document without the field, and for a value of another type. ``!=`` and ``not in``
 are the negations of ``=`` and ``in``, so they are true for a document without the field.
 
-A table of documents has the fields of its rows in `FIELD_TABLES`, in the same SQLite database. There each
-distinct value of a field is one row, so a comparison searches an index and never looks at a document twice.
+In an SQLite database of documents, `fields` has the name and the value of each field, and the number of the
+document. A field in `KNOWN_FIELDS` is only in the view `NAME_fields`, which has those in `fields`, too.
 """
 
 import math
 import re
-import sqlite3
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, cast
 
 from askance.core.errors import FilterError, UnknownName, about
@@ -62,25 +61,12 @@ _KINDS: Mapping[FieldKind, tuple[str, str]] = {
     "text": ("text", "a text in quotes"),
 }
 """What the values of each type are called, and how one is written."""
-_STORAGE_CLASSES: Mapping[str, FieldKind] = {"integer": "boolean", "blob": "number", "text": "text"}
+STORAGE_CLASSES: Mapping[str, FieldKind] = {"integer": "boolean", "blob": "number", "text": "text"}
 """The type of the value that each storage class of SQLite stands for."""
+KNOWN_FIELDS = ("title", "source", "path", "type", "date")
+"""The fields that documents have by themselves."""
 _JOINED_PARTS = 500
 """The number of conditions that are joined in one pair of parentheses. SQLite limits the depth to 1,000."""
-
-FIELD_TABLES = """
-CREATE TABLE IF NOT EXISTS field_values (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
-    value NOT NULL,     -- text; true and false as 1 and 0; a number as a blob
-    UNIQUE (name, value)
-);
-CREATE TABLE IF NOT EXISTS document_values (
-    value_id INTEGER NOT NULL,
-    document INTEGER NOT NULL,      -- its number
-    PRIMARY KEY (value_id, document)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS values_of_document ON document_values (document);
-"""
 
 
 def parse_filter(text: str) -> Filter:
@@ -150,19 +136,10 @@ def kind_of(value: FieldValue) -> FieldKind:
     return "text" if isinstance(value, str) else "number"
 
 
-def add_fields(database: sqlite3.Connection, document: int, fields: Mapping[str, FieldValue]) -> None:
-    """Record the fields of the document with a number, which must have none yet."""
-    values = [(name, _stored(value)) for name, value in fields.items()]
-    database.executemany("INSERT OR IGNORE INTO field_values (name, value) VALUES (?, ?)", values)
-    insert = "INSERT INTO document_values SELECT id, ? FROM field_values WHERE name = ? AND value = ?"
-    database.executemany(insert, [(document, *each) for each in values])
-
-
-def field_kinds(database: sqlite3.Connection) -> dict[str, tuple[FieldKind, ...]]:
-    """Return the fields in a database, with the types of their values."""
+def field_kinds(fields: Iterable[tuple[str, FieldKind]]) -> dict[str, tuple[FieldKind, ...]]:
+    """Return the names of fields, each with the types of its values, from all pairs of both."""
     kinds: dict[str, tuple[FieldKind, ...]] = {}
-    query = "SELECT DISTINCT name, typeof(value) FROM field_values"
-    for name, kind in sorted((name, _STORAGE_CLASSES[each]) for name, each in database.execute(query)):
+    for name, kind in sorted({*fields}):
         kinds[name] = (*kinds.get(name, ()), kind)
     return kinds
 
@@ -170,7 +147,7 @@ def field_kinds(database: sqlite3.Connection) -> dict[str, tuple[FieldKind, ...]
 def sql_condition(where: Filter) -> tuple[str, list[str | bool | bytes]]:
     """Return the condition in SQL that the `number` of a document passes a filter, with its parameters.
 
-    No value and no name of a field is part of the SQL.
+    No value and no other name of a field than a known one is part of the SQL.
     """
     parameters: list[str | bool | bytes] = []
 
@@ -191,19 +168,18 @@ def sql_condition(where: Filter) -> tuple[str, list[str | bool | bytes]]:
                 rest = [f"({sign.join(rest[start : start + _JOINED_PARTS])})" for start in starts]
             return f"({sign.join([longest, *rest])})"
         name = parameter(part.name)
-        values = ", ".join(parameter(_stored(value)) for value in part.values)
+        values = ", ".join(parameter(stored(value)) for value in part.values)
         test = f"IN ({values})"
         if part.operator in _ORDERS:
             test = f"{part.operator} {values} AND typeof(value) = typeof({values})"
-        return (
-            f"number {'' if is_true else 'NOT '}IN (SELECT document FROM field_values "
-            f"JOIN document_values ON value_id = id WHERE name = {name} AND value {test})"
-        )
+        view = f"{part.name}_fields" if part.name in KNOWN_FIELDS else "fields"
+        found = f"SELECT document FROM {view} WHERE name = {name} AND value {test}"
+        return f"number {'' if is_true else 'NOT '}IN ({found})"
 
     return condition(where, True), parameters
 
 
-def _stored(value: FieldValue) -> str | bool | bytes:
+def stored(value: FieldValue) -> str | bool | bytes:
     """Return a value as the database has it. Values compare there as in Python, also very large numbers.
 
     A number is the greatest float that is not above it, with its bits in an order in which bytes compare, and

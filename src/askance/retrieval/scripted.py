@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from askance.core.extensions import implements
-from askance.core.filters import FieldKinds, Filter, all_of
+from askance.core.filters import FieldKinds, FieldValue, Filter, all_of
 from askance.core.ports import Retriever
 from askance.core.types import Hit, Passage
-from askance.retrieval.filters import FIELD_TABLES, add_fields, field_kinds, sql_condition
+from askance.retrieval.filters import KNOWN_FIELDS, field_kinds, kind_of, sql_condition, stored
 from askance.retrieval.ranking import check_k
 
 Outcome = Sequence[Passage] | Exception
@@ -48,8 +48,9 @@ class ScriptedRetriever:
         """The fields of the passages in the script, with their titles and sources."""
         outcomes = self._outcomes.values() if isinstance(self._outcomes, Mapping) else [self._outcomes]
         passages = [each for outcome in outcomes if not isinstance(outcome, Exception) for each in outcome]
-        with _table(passages) as table:
-            return field_kinds(table)
+        return field_kinds(
+            (name, kind_of(value)) for passage in passages for name, value in _fields(passage).items()
+        )
 
     def filtered(self, where: Filter) -> "ScriptedRetriever":
         """Return a retriever that leaves out the passages that don't pass. It records its own queries."""
@@ -77,10 +78,17 @@ class ScriptedRetriever:
 def _table(passages: Sequence[Passage]) -> Iterator[sqlite3.Connection]:
     """Return a table of passages with their fields, numbered in order (see `retrieval.filters`)."""
     with closing(sqlite3.connect(":memory:")) as table:
-        table.executescript(f"CREATE TABLE documents (number INTEGER PRIMARY KEY); {FIELD_TABLES}")
+        table.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY)")
+        table.execute("CREATE TABLE fields (name, value, document)")
+        for name in KNOWN_FIELDS:
+            table.execute(f"CREATE VIEW {name}_fields AS SELECT * FROM fields")
         for number, passage in enumerate(passages):
-            known = {"title": passage.title, "source": passage.source}
-            fields = {name: value for name, value in known.items() if value} | dict(passage.fields)
+            values = [(name, stored(value), number) for name, value in _fields(passage).items()]
             table.execute("INSERT INTO documents VALUES (?)", (number,))
-            add_fields(table, number, fields)
+            table.executemany("INSERT INTO fields VALUES (?, ?, ?)", values)
         yield table
+
+
+def _fields(passage: Passage) -> dict[str, FieldValue]:
+    known = {"title": passage.title, "source": passage.source}
+    return {name: value for name, value in known.items() if value} | dict(passage.fields)

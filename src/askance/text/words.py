@@ -58,7 +58,10 @@ PIECE = re.compile(
 The piece is a run of at most 200 characters other than white space. In scripts without spaces, it has at most
 two characters (Han, Kana) or four (Thai, Lao, Burmese, Khmer), and the punctuation that follows them.
 """
+_MAX_PIECE_CHARACTERS = 200
+_NOT_SPACED = re.compile(f"[{NOT_SPACED}]")
 _ONE_CHARACTER = re.compile(f"[{IDEOGRAPHS}]")
+_ASCII_LETTER = re.compile("[A-Za-z]")
 _EXPONENT = re.compile(r"[²³¹⁰⁴-⁹](?<=\d.)")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _MOST_MARKS = 30
@@ -131,6 +134,9 @@ SCRIPTS = {name: name.capitalize() for name in _SAME_NAME} | {
 """The names of scripts, by the first word of the Unicode names of their letters."""
 
 
+_LATIN = frozenset({"Latin"})
+
+
 @lru_cache(maxsize=65_536)
 def _script(character: str) -> str:
     if not character.isalpha():
@@ -138,8 +144,19 @@ def _script(character: str) -> str:
     return SCRIPTS.get(unicodedata.name(character, "").split(" ")[0], "")
 
 
+def num_pieces(text: str) -> int:
+    """Return the number of pieces (see `PIECE`) of a text."""
+    if not _NOT_SPACED.search(text):
+        words = text.split()
+        if max(map(len, words), default=0) <= _MAX_PIECE_CHARACTERS:
+            return len(words)
+    return sum(1 for _ in PIECE.finditer(text))
+
+
 def scripts_of(text: str) -> frozenset[str]:
     """Return the names of the scripts in which `text` has letters (see `SCRIPTS`)."""
+    if text.isascii():
+        return _LATIN if _ASCII_LETTER.search(text) else frozenset()
     return frozenset(map(_script, set(normalised("NFKC", text)))) - {""}
 
 

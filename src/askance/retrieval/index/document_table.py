@@ -1,17 +1,21 @@
 """The document table: the documents that an index holds, so that a later build touches only what changed.
 
-The table is one SQLite file beside the index that it describes. It also records where the vectors of each
-document are. Vectors are rows of append-only files, called segments. A document has one row for each of its
-passages, in order. Rows that belong to no document are dead. A temporary table holds the documents seen in
-the current run, so memory use stays bounded for any number of documents.
+The table is in two files (see `document_files`). It also records where the vectors of each document are.
+Vectors are rows of append-only files, called segments. A document has one row for each of its passages, in
+order. Rows that belong to no document are dead. A temporary table holds the older documents seen in the
+current run, so memory use stays bounded for any number of documents.
 
-The fields of the documents, which filters compare, are in the tables of `retrieval.filters`.
+The fields of documents, which filters compare, are in the views that `retrieval.filters` describes. What the
+rows of a file have in common is recorded once, with the file. Each distinct value of another field is one
+row, so a comparison searches an index. Only titles and the properties of files are compared one by one.
 """
 
+import dataclasses
 import hashlib
 import json
 import sqlite3
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
@@ -21,37 +25,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.filters import FieldKinds, Filter
-from askance.retrieval.filters import FIELD_TABLES, add_fields, field_kinds, sql_condition
-from askance.retrieval.index.documents import Document
-
-_TABLES = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS documents (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,    -- unique in the index
-    given_id TEXT NOT NULL,     -- as the document has it
-    place TEXT NOT NULL,
-    digest BLOB NOT NULL,
-    passages INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_given_id ON documents (given_id);
-CREATE TABLE IF NOT EXISTS vectors (
-    document INTEGER PRIMARY KEY,   -- its number
-    segment INTEGER NOT NULL,
-    first_row INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_row ON vectors (segment, first_row);
-{FIELD_TABLES}
-CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
-INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
-COMMIT;
-"""
-"""One transaction that creates missing tables, so that a file has all of them or none."""
-_ENTRIES = (
-    "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
-    " FROM documents LEFT JOIN vectors ON document = number"
+from askance.retrieval.filters import (
+    KNOWN_FIELDS,
+    STORAGE_CLASSES,
+    field_kinds,
+    kind_of,
+    sql_condition,
+    stored,
 )
-_NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
+from askance.retrieval.index.document_files import TABLES, UNCHANGING, TableState, state_type, views_of
+from askance.retrieval.index.documents import Document
+from askance.retrieval.index.index_folder import BASE
+
+_PENDING_ROWS = 1_000
+_CACHE_KB = 32_000
+_ENTRIES = "SELECT number, id, place, digest, passages, scripts, segment, first_row FROM documents"
+GIVEN_ID = "(given_id = ? OR id = ? AND given_id IS NULL)"
+"""The condition that a document itself has some id."""
 
 
 class DamagedIndex(ValueError):
@@ -64,6 +54,7 @@ class DocumentEntry:
 
     Attributes:
         id: The id, unique in the index.
+        scripts: The number of passages with letters of each script, as the table has it.
         segment, first_row: The segment and the row of the first vector; -1 if the document has no vectors.
     """
 
@@ -72,22 +63,9 @@ class DocumentEntry:
     path: str
     digest: bytes
     passages: int
+    scripts: str
     segment: int
     first_row: int
-
-
-@dataclass(frozen=True, slots=True)
-class VectorSegment:
-    """A segment of vectors.
-
-    Attributes:
-        live: The number of rows in use.
-        end: The number of rows up to and including the last row in use.
-    """
-
-    number: int
-    live: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,23 +88,34 @@ class DocumentTable:
     """The documents of one generation. Changes become durable together, at `commit`.
 
     Args:
+        path: The file of changes, in the folder of the generation.
         is_finished: True for a finished generation. The table is then read-only. Any thread may read it, even
-            after the file is removed.
+            after its files are removed.
 
     Raises:
-        sqlite3.Error: The file is not a document table.
+        sqlite3.Error, ValueError: The files are not a document table.
     """
 
     def __init__(self, path: Path, *, is_finished: bool = False) -> None:
-        if is_finished:
-            uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-            self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
-        else:
-            self._database = sqlite3.connect(path)
+        uri, base = path.resolve().as_uri(), path.with_name(BASE)
+        uri += UNCHANGING if is_finished else ""
+        self._database = sqlite3.connect(uri, uri=True, check_same_thread=not is_finished)
         self.close = weakref.finalize(self, self._database.close)
+        if has_base := base.exists():
+            self._database.execute("ATTACH ? AS base", (base.resolve().as_uri() + UNCHANGING,))
         if not is_finished:
-            self._database.executescript(_TABLES)
+            self._database.executescript(f"PRAGMA cache_size = -{_CACHE_KB};{TABLES}")
             self._database.execute("CREATE TEMPORARY TABLE seen (number INTEGER PRIMARY KEY)")
+        self._database.executescript(views_of(has_base))
+        query = "SELECT content FROM main.state"
+        query += " UNION ALL SELECT content FROM base.state" if has_base else ""
+        row = self._database.execute(query).fetchone()  # that of the base until the first commit
+        self.state = state_type().validate_json(row[0]) if row else TableState()
+        self._last_old = self.state.last_number
+        self._pending: list[tuple[object, ...]] = []
+        self._pending_ids = set[str]()
+        self._pending_values: list[tuple[str, str | bool | bytes, int]] = []
+        self._file: tuple[tuple[str, ...], int] = (), 0
 
     def commit(self, stamp: str) -> None:
         """Make all changes durable.
@@ -134,13 +123,11 @@ class DocumentTable:
         Args:
             stamp: The name of the lexical commit to which the changes belong.
         """
-        self._database.execute("UPDATE state SET stamp = ?", (stamp,))
+        self.state.stamp = stamp
+        self._flush()
+        content = json.dumps(dataclasses.asdict(self.state))
+        self._database.execute("INSERT OR REPLACE INTO main.state VALUES (1, ?)", (content,))
         self._database.commit()
-
-    @property
-    def stamp(self) -> str:
-        """Return the stamp of the last commit, or an empty string if there is none."""
-        return str(self._database.execute("SELECT stamp FROM state").fetchone()[0])
 
     def find(self, document: Document, digest: bytes) -> DocumentEntry | None:
         """Return the entry that matches `document`, or None.
@@ -149,11 +136,13 @@ class DocumentTable:
         the same id and file matches, unless it was already seen in this run. Such an entry has outdated
         content.
         """
+        if document.id in self._pending_ids:
+            self._flush()
         query = (
-            f"{_ENTRIES} WHERE given_id = ?1 AND (digest = ?2 OR (place = ?3 AND number NOT IN seen))"
-            " ORDER BY digest = ?2 DESC, number LIMIT 1"
+            f"{_ENTRIES} WHERE {GIVEN_ID.replace('?', '?1')} AND (digest = ?2 OR"
+            " (place = ?3 AND number <= ?4 AND number NOT IN seen)) ORDER BY digest = ?2 DESC, number LIMIT 1"
         )
-        return next(self._entries(query, document.id, digest, document.path), None)
+        return next(self._entries(query, document.id, digest, document.path, self._last_old), None)
 
     def matching(
         self, conditions: Mapping[str, object] = {}, where: Filter | None = None
@@ -161,12 +150,17 @@ class DocumentTable:
         """Yield the documents that pass a filter and for which all conditions are true, sorted by id.
 
         Args:
-            conditions: The conditions in SQL, such as "id = ?", each with its value; None is no condition.
+            conditions: The conditions in SQL, such as "id = ?", each with the value that every question mark
+                of it stands for; None is no condition.
         """
+        self._flush()
         condition, parameters = ("true", []) if where is None else sql_condition(where)
-        given = {each: value for each, value in conditions.items() if value is not None}
-        query = f"{_ENTRIES} WHERE {' AND '.join([condition, *given])} ORDER BY id"
-        return self._entries(query, *parameters, *given.values())
+        values, parts = list[object](parameters), [condition]
+        for each, value in conditions.items():
+            if value is not None:
+                values.append(value)
+                parts.append(each.replace("?", f"?{len(values)}"))
+        return self._entries(f"{_ENTRIES} WHERE {' AND '.join(parts)} ORDER BY id", *values)
 
     def select(self, where: Filter) -> Selection:
         """Return the documents that pass a filter."""
@@ -174,110 +168,142 @@ class DocumentTable:
         query = f"SELECT number, passages FROM documents WHERE {condition}"
         cells = chain.from_iterable(self._database.execute(query, parameters))
         rows = np.fromiter(cells, dtype=np.int64).reshape(-1, 2)
-        last = self._database.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()[0]
-        is_selected = np.zeros(last + 2, dtype=bool)
+        is_selected = np.zeros(self.state.last_number + 2, dtype=bool)
         is_selected[rows[:, 0]] = True
         return Selection(rows[:, 0], is_selected, int(rows[:, 1].sum()))
 
     def free_id(self, given_id: str) -> str:
         """Return `given_id` or, if that id is taken, `given_id` followed by "~2", "~3" and so on."""
-        id, count = given_id, 1
-        while self._database.execute("SELECT 1 FROM documents WHERE id = ?", (id,)).fetchone():
+        id, count, query = given_id, 1, "SELECT 1 FROM documents WHERE id = ?"
+        while id in self._pending_ids or self._database.execute(query, (id,)).fetchone():
             count += 1
             id = f"{given_id}~{count}"
         return id
 
-    def add(
-        self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
-    ) -> int:
-        """Add a document, mark it as seen, and return its number.
+    def add(self, document: Document, id: str, digest: bytes, scripts: Iterable[Set[str]]) -> int:
+        """Add a document, which thereby counts as seen, and return its number.
 
         Args:
-            number: The number of a removed entry to reuse; None assigns a new number.
+            scripts: The scripts of each of its passages.
         """
-        values = (number, id, document.id, document.path, digest, num_passages)
-        added = self._database.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", values).lastrowid
-        assert added is not None  # SQLite sets it after every INSERT
-        add_fields(self._database, added, document.searchable_fields)
-        self.mark_seen(added)
-        return added
+        state, scripts = self.state, list(scripts)
+        is_latin = all(each == {"Latin"} for each in scripts)
+        packed = "" if is_latin else json.dumps(Counter(chain.from_iterable(scripts)))
+        state.last_number += 1
+        number, fields, known = state.last_number, document.fields, document.known_fields
+        for name in known:
+            state.count_field(name, "text", 1)
+        for name, value in fields.items():
+            state.count_field(name, kind_of(value), 1)
+        state.count(id, digest, len(scripts), packed, 1)
+        given_id, title = None if document.id == id else document.id, known.pop("title", "")
+        file = self._file_number((document.path, *(known.get(name, "") for name in KNOWN_FIELDS[1:])))
+        self._pending.append((number, id, given_id, file, title, digest, len(scripts), packed))
+        self._pending_ids |= {id, document.id}
+        self._pending_values += [(name, stored(value), number) for name, value in fields.items()]
+        if len(self._pending) >= _PENDING_ROWS:
+            self._flush()
+        return number
 
-    def used_fields(self) -> FieldKinds:
-        """Remove the values that no document has, and return the fields with the types of their values."""
-        used = "SELECT 1 FROM document_values WHERE value_id = id"
-        self._database.execute(f"DELETE FROM field_values WHERE NOT EXISTS ({used})")
-        return field_kinds(self._database)
+    def fields(self) -> FieldKinds:
+        """Return the fields that documents have, with the types of their values."""
+        counts = self.state.fields
+        return field_kinds((name, kind) for name in counts for kind, count in counts[name].items() if count)
 
-    def mark_seen(self, number: int | None) -> None:
+    def mark_seen(self, entry: DocumentEntry) -> None:
         """Mark a document as seen in this run."""
-        self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (number,))
+        self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (entry.number,))
 
     def is_seen(self, entry: DocumentEntry) -> bool:
-        """Return whether a document was seen in this run."""
-        query = "SELECT count(*) FROM seen WHERE number = ?"
-        return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
+        """Return whether a document was seen, or added, in this run."""
+        query, number = "SELECT 1 FROM seen WHERE number = ?", entry.number
+        return number > self._last_old or self._database.execute(query, (number,)).fetchone() is not None
 
     def not_seen(self, roots: Iterable[str], kept_paths: Set[str]) -> Iterator[DocumentEntry]:
         """Yield the documents that this run should have seen but did not.
 
         Their files are in or below `roots`, but not in or below `kept_paths`.
         """
-        below = "(place = ?1 OR substr(place, 1, length(?2)) = ?2)"
+        unseen = f"{_ENTRIES} WHERE number <= ?1 AND number NOT IN seen AND"
         for root in roots:
-            query = f"{_ENTRIES} WHERE number NOT IN seen AND {below}"
-            for entry in list(self._entries(query, root, root.rstrip("/") + "/")):
+            folder = root.rstrip("/")
+            query = f"{unseen} (place = ?2 OR place > ?3 AND place < ?4)"
+            for entry in list(self._entries(query, self._last_old, root, f"{folder}/", f"{folder}0")):
                 if kept_paths.isdisjoint((entry.path, *map(str, Path(entry.path).parents))):
                     yield entry
 
     def remove(self, entry: DocumentEntry) -> None:
         """Remove a document, which makes the rows of its vectors dead."""
-        self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
-        for table in ("vectors", "document_values"):
-            self._database.execute(f"DELETE FROM {table} WHERE document = ?", (entry.number,))
+        self._flush()
+        execute, number = self._database.execute, (entry.number,)
+        for name, kind in execute("SELECT name, typeof(value) FROM fields WHERE document = ?", number):
+            self.state.count_field(name, STORAGE_CLASSES[kind], -1)
+        known = execute(f"SELECT {', '.join(KNOWN_FIELDS)} FROM documents WHERE number = ?", number)
+        for name, value in zip(KNOWN_FIELDS, next(known), strict=True):
+            if value:
+                self.state.count_field(name, "text", -1)
+        self.state.count(entry.id, entry.digest, entry.passages, entry.scripts, -1)
+        self.state.live -= entry.passages if entry.segment >= 0 else 0
+        if not execute("DELETE FROM main.documents WHERE number = ?", number).rowcount:
+            execute("INSERT INTO main.hidden VALUES (?)", number)
+        values = "FROM main.document_values WHERE document = ?1"
+        others = "SELECT 1 FROM main.document_values WHERE value_id = id AND document != ?1"
+        execute(
+            f"DELETE FROM main.field_values WHERE id IN (SELECT value_id {values}) AND NOT EXISTS ({others})",
+            number,
+        )
+        execute(f"DELETE {values}", number)
+        execute("DELETE FROM main.vectors WHERE document = ?", number)
 
-    def summary(self) -> tuple[int, int, str]:
-        """Return the counts of documents and passages, and a hash of all ids and contents.
+    def begin_segment(self, segment: int) -> None:
+        """Record that vectors are added to another segment from now on."""
+        self.state.segment, self.state.end = segment, 0
 
-        The hash does not depend on the order in which documents were added.
-        """
-        documents, passages, hashed = 0, 0, hashlib.blake2b(digest_size=16)
-        query = "SELECT id, digest, passages FROM documents ORDER BY id"
-        for id, digest, num_passages in self._database.execute(query):
-            hashed.update(f"{id}\0".encode() + digest)
-            documents, passages = documents + 1, passages + num_passages
-        return documents, passages, hashed.hexdigest()
-
-    def enter_vectors(self, entry: DocumentEntry, segment: int, first_row: int) -> None:
-        """Record where the vectors of a document begin, replacing any earlier record."""
-        values = (entry.number, segment, first_row)
-        self._database.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
-
-    def num_not_encoded(self) -> int:
-        """Return the number of passages without vectors."""
-        query = f"SELECT coalesce(sum(passages), 0) FROM documents {_NOT_ENCODED}"
-        return int(self._database.execute(query).fetchone()[0])
+    def enter_vectors(self, entry: DocumentEntry, first_row: int) -> None:
+        """Record that the vectors of a document begin at a row of the segment in use, the last one so far."""
+        state = self.state
+        state.live += entry.passages if entry.segment < 0 else 0
+        state.end = first_row + entry.passages
+        values = entry.number, state.segment, first_row
+        self._database.execute("INSERT OR REPLACE INTO main.vectors VALUES (?, ?, ?)", values)
 
     def not_encoded(self) -> Iterator[DocumentEntry]:
         """Yield the documents whose passages have no vectors.
 
         Vectors may be added during the iteration.
         """
-        return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
-
-    def segment(self) -> VectorSegment:
-        """Return the segment that is in use, or the first one, still empty, if there are no vectors."""
-        query = (
-            "SELECT coalesce(max(segment), 1), coalesce(sum(passages), 0),"
-            " coalesce(max(first_row + passages), 0) FROM vectors JOIN documents ON number = document"
-        )
-        return VectorSegment(*self._database.execute(query).fetchone())
+        self._flush()
+        query = f"{_ENTRIES} WHERE number > ? AND segment < 0 AND passages > 0 ORDER BY number"
+        yield from self._entries(query, self.state.encoded_up_to)
+        self.state.encoded_up_to = self.state.last_number
 
     def encoded_in(self, segment: int) -> Iterator[DocumentEntry]:
-        """Yield the documents whose vectors are in a segment, in row order.
+        """Yield the documents whose vectors are in a segment.
 
         Their vectors may be moved to another segment during the iteration.
         """
-        return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
+        return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY number", segment)
+
+    def _file_number(self, file: tuple[str, ...]) -> int:
+        """Return the number of a file, given by its place and its fields, in the table of changes."""
+        if file != self._file[0]:
+            values = "(place, source, path, type, date)"
+            self._database.execute(f"INSERT OR IGNORE INTO main.files {values} VALUES (?, ?, ?, ?, ?)", file)
+            query = f"SELECT number FROM main.files WHERE {values} = (?, ?, ?, ?, ?)"
+            self._file = file, self._database.execute(query, file).fetchone()[0]
+        return self._file[1]
+
+    def _flush(self) -> None:
+        """Write the documents that were added last."""
+        if not self._pending:
+            return
+        many = self._database.executemany
+        many("INSERT INTO main.documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._pending)
+        values = [each[:2] for each in self._pending_values]
+        many("INSERT OR IGNORE INTO main.field_values (name, value) VALUES (?, ?)", values)
+        find = "SELECT id, ?3 FROM main.field_values WHERE name = ?1 AND value = ?2"
+        many(f"INSERT INTO main.document_values {find}", self._pending_values)
+        self._pending, self._pending_ids, self._pending_values = [], set(), []
 
     def _entries(self, query: str, *values: object) -> Iterator[DocumentEntry]:
         for row in self._database.execute(query, values):

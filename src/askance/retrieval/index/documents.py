@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -63,8 +64,8 @@ class Document:
     date: str = field(default="", compare=False)
 
     @property
-    def searchable_fields(self) -> dict[str, FieldValue]:
-        """The fields for filters: title, source, path, type and date, where known, and then `fields`.
+    def known_fields(self) -> dict[str, str]:
+        """The fields for filters besides `fields`: title, source, path, type and date, where known.
 
         An entry of `fields` replaces another field of the same name. The type is the extension of the file
         without the dot, in lower case, and without the .gz of a gzipped file.
@@ -74,10 +75,10 @@ class Document:
             "title": self.title,
             "source": self.source,
             "path": path,
-            "type": extension(Path(path)).removeprefix("."),
+            "type": _type_of(path),
             "date": self.date,
         }
-        return {**{name: value for name, value in known.items() if value}, **self.fields}
+        return {name: value for name, value in known.items() if value and name not in self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +206,17 @@ def _leads_out(path: Path, folder: Path) -> bool:
 def _documents(
     rows: Rows, path: Path, id: str, source: str, real_path: str
 ) -> Iterator[Document | SkippedSource]:
-    has_text = False
+    has_text, id = False, unicodedata.normalize("NFC", id)
+    is_zipped = extension(path) != path.suffix.lower()
+    name = path.name.removesuffix("".join(path.suffixes[-2:])) if is_zipped else path.stem
     try:
+        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
         for row in rows:
             if isinstance(row, UnreadPart):
                 yield SkippedSource(f"{source}, {row.name}", row.reason)
             elif row.text.strip():
                 has_text = True
-                yield _document(row, unicodedata.normalize("NFC", id), path, source, real_path)
+                yield _document(row, id, name or path.stem, source, real_path, date)
             elif row.line:
                 has_text = True
                 yield SkippedSource(f"{source}, line {row.line}", "the row has no text")
@@ -224,21 +228,19 @@ def _documents(
         yield SkippedSource(source, f"can't be read: {error.strerror}", real_path)
 
 
-def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str) -> Document:
+def _document(row: DocumentRow, id: str, name: str, source: str, real_path: str, date: str) -> Document:
     """Return the document of a row, with long titles and sections cut, as each passage repeats them."""
     marks = (mark._replace(section=mark.section[:_MAX_TITLE_CHARACTERS]) for mark in row.marks)
-    is_zipped = extension(path) != path.suffix.lower()
-    name = path.name.removesuffix("".join(path.suffixes[-2:])) if is_zipped else path.stem
     return Document(
         row.id or ":".join(filter(None, (id, row.sheet, str(row.line)))) if row.line else id,
-        (row.title if row.line else row.title or name or path.stem)[:_MAX_TITLE_CHARACTERS],
+        (row.title if row.line else row.title or name)[:_MAX_TITLE_CHARACTERS],
         row.text,
         source,
         real_path,
         is_row=row.line > 0,
         marks=tuple(marks),
         fields=row.fields,
-        date=datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat(),
+        date=date,
     )
 
 
@@ -258,6 +260,11 @@ def _problem(path: Path) -> str:
         return "empty (0 bytes)" if path.stat().st_size == 0 else ""
     except OSError as error:
         return f"can't be read: {error.strerror}"
+
+
+@lru_cache(maxsize=1)
+def _type_of(path: str) -> str:
+    return extension(Path(path)).removeprefix(".")
 
 
 def _printable(path: Path) -> str:

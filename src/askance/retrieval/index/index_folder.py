@@ -4,7 +4,8 @@
     generation-000002/       that generation, never changed once the manifest names it:
         lexical/                 the passages, in tantivy
         vectors/                 the vectors of the passages, if there are any (see `vectors`)
-        documents.sqlite         the documents, for the next build (see `document_table`)
+        base.sqlite, documents.sqlite
+                                 the documents, for the next build (see `document_files`)
     writer.lock              held while a build runs
 
 A build writes its own generation (see `writer`). A reader sees either the whole old generation or
@@ -19,6 +20,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,10 +33,10 @@ from askance.retrieval.index.passages import Chunking
 from askance.storage.durable_files import write_atomically
 
 FORMAT = "askance-index"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MANIFEST, INCOMING_MANIFEST = "manifest.json", ".manifest.json.new"
 LOCK = "writer.lock"
-LEXICAL, VECTORS, DOCUMENTS = "lexical", "vectors", "documents.sqlite"
+LEXICAL, VECTORS, DOCUMENTS, BASE = "lexical", "vectors", "documents.sqlite", "base.sqlite"
 _GENERATION = re.compile(r"generation-\d{6,}")
 
 
@@ -84,6 +86,12 @@ class Manifest:
     fields: FieldKinds = field(default_factory=dict)
 
 
+@cache
+def _manifest_type() -> TypeAdapter[Manifest]:
+    """Return what reads manifests. To make it takes longer than an update of the index."""
+    return TypeAdapter(Manifest)
+
+
 def generation_folder(folder: Path, generation: int) -> Path:
     """Return the folder of a generation of the index in `folder`."""
     return folder / f"generation-{generation:06d}"
@@ -112,7 +120,7 @@ def read_manifest(folder: Path) -> Manifest:
                 f"this version reads {SCHEMA_VERSION}): {upgrade}delete the folder and build the index again "
                 f"with `askance index DOCS --out {folder}`."
             )
-        return TypeAdapter(Manifest).validate_python(content)
+        return _manifest_type().validate_python(content)
     except FileNotFoundError as error:
         raise BadIndex(
             f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
@@ -204,23 +212,20 @@ def read_base(
 
 
 def start_generation(path: Path, base: Path | None) -> None:
-    """Create a generation in `path`, with the content of `base` or, if that is None, without content."""
+    """Create a generation in `path`, with the passages and vectors of `base`; None has none."""
     remove_generation(path)
     if base is None:
         (path / LEXICAL).mkdir(parents=True)
     else:
-        shutil.copytree(base, path, copy_function=_link_or_copy, ignore=shutil.ignore_patterns("*.lock"))
+        ignore = shutil.ignore_patterns("*.lock", DOCUMENTS, BASE)
+        shutil.copytree(base, path, copy_function=link_or_copy, ignore=ignore)
 
 
-def _link_or_copy(file: str, copy: str) -> None:
-    """Hard-link a file, or copy it if hard links are not possible.
-
-    The document table is always copied, because it is modified in place.
-    """
-    if Path(file).name != DOCUMENTS:
-        with suppress(OSError):
-            os.link(file, copy)
-            return
+def link_or_copy(file: str | Path, copy: str | Path) -> None:
+    """Hard-link a file, or copy it if hard links are not possible."""
+    with suppress(OSError):
+        os.link(file, copy)
+        return
     shutil.copyfile(file, copy)
 
 

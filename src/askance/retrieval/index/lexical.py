@@ -23,15 +23,15 @@ from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.document_table import Selection
-from askance.text.words import SCRIPTS, scripts_of
 
 ENGINE = f"tantivy {version('tantivy')}"
-_TERMS, _DOCUMENT, _PASSAGE, _SCRIPT = "terms", "document", "passage", "script"
+_TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
 _NUMBER, _NUMBER_TERM = "number", "number_term"
 _HEAP_BYTES = 64_000_000
 RESCORED = 1_000
 """The number of hits that are scored again with the user's parameters of BM25."""
 _LOCK = ".lock"
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FIRST_HITS, _MORE_HITS = 1.5, 8
 _MIN_HITS_FILTERED = 1_000
 """Up to so many hits more than there are selected documents, filtering hits is faster than tantivy's way."""
@@ -40,7 +40,6 @@ _MIN_HITS_FILTERED = 1_000
 _FIELDS = tantivy.SchemaBuilder()
 _FIELDS.add_text_field(_TERMS, tokenizer_name="whitespace", index_option="freq")
 _FIELDS.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
-_FIELDS.add_text_field(_SCRIPT, tokenizer_name="raw", index_option="basic")
 _FIELDS.add_bytes_field(_PASSAGE, stored=True)
 _FIELDS.add_unsigned_field(_NUMBER, fast=True)
 _FIELDS.add_text_field(_NUMBER_TERM, tokenizer_name="raw", index_option="basic")
@@ -93,10 +92,7 @@ class LexicalWriter:
         self._has_changes = True
         for passage in passages:
             record = tantivy.Document()
-            text = f"{passage.title} {passage.text}"
-            record.add_text(_TERMS, " ".join(self._analysis.terms(text)))
-            for script in sorted(scripts_of(text)):
-                record.add_text(_SCRIPT, script)
+            record.add_text(_TERMS, " ".join(self._analysis.terms(passage.titled_text)))
             record.add_text(_DOCUMENT, document_id)
             record.add_bytes(_PASSAGE, _pack(passage))
             record.add_unsigned(_NUMBER, number)
@@ -196,15 +192,6 @@ class LexicalIndex:
         return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
 
     @panics_as(ValueError)
-    def scripts(self) -> dict[str, int]:
-        """Return the number of passages with letters of each script, without scripts that have none."""
-        queries = {
-            name: tantivy.Query.term_query(SCHEMA, _SCRIPT, name, "basic") for name in SCRIPTS.values()
-        }
-        counts = {name: self._searcher.search(query, 1).count or 0 for name, query in queries.items()}
-        return {name: count for name, count in counts.items() if count}
-
-    @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:
         """Return the passages of a document, keyed by passage id."""
         query = tantivy.Query.term_query(SCHEMA, _DOCUMENT, document_id, "basic")
@@ -270,7 +257,7 @@ def read_opstamp(folder: Path) -> int:
 def _pack(passage: Passage) -> bytes:
     fields = [passage.id, passage.title, passage.text, passage.source, passage.start, passage.end]
     fields += [passage.page, passage.section, dict(passage.fields)]
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return _JSON.encode(fields).encode()
 
 
 def _unpack(packed: bytes) -> Passage:

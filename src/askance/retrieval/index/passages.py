@@ -11,7 +11,7 @@ from askance.core.errors import ParameterError
 from askance.core.types import Passage
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.formats.content import Mark
-from askance.text.words import PIECE
+from askance.text.words import PIECE, num_pieces
 
 MIN_WORDS, MAX_WORDS = 20, 10_000
 MIN_LAST_WORDS = 10
@@ -99,13 +99,14 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
 def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, Mark]]:
     """Yield the start, the end, and the page and section of each passage."""
     text = document.text
+    row_mark = document.marks[0] if document.marks else Mark(0)
+    if document.is_row:
+        num_words = num_pieces(text)
+        if 2 * num_words <= 3 * chunking.words and 0 < len(text) <= MAX_WORD_CHARACTERS * num_words:
+            yield 0, len(text), row_mark
+            return
     starts, ends = _words(text)
     if not starts:
-        return
-    row_mark = document.marks[0] if document.marks else Mark(0)
-    is_short = 2 * len(starts) <= 3 * chunking.words and len(text) <= MAX_WORD_CHARACTERS * len(starts)
-    if document.is_row and is_short:
-        yield 0, len(text), row_mark
         return
     sections = [(0, len(starts), row_mark)] if document.is_row else _sections(starts, document.marks)
     for first, after, mark in sections:

@@ -52,13 +52,23 @@ class IndexReader:
         self.folder, self.manifest = folder, manifest
         path = generation_folder(folder, manifest.generation)
         self.lexical = open_lexical(path / LEXICAL)
-        self._documents = DocumentTable(path / DOCUMENTS, is_finished=True)
+        self._table: DocumentTable | Exception
+        try:
+            self._table = DocumentTable(path / DOCUMENTS, is_finished=True)
+        except (sqlite3.Error, ValueError) as error:  # words are found without it
+            self._table = error
         self.vectors, self.dimensions = None, made_by.dimensions if made_by else 0
         if made_by is not None:
             self.vectors = FlatIndex(path / VECTORS, self._documents, self.dimensions)
         # Two threads must not use one SQLite connection at the same time.
         self._lock = threading.Lock()
         self._selections: dict[str, Selection] = {}
+
+    @property
+    def _documents(self) -> DocumentTable:
+        if isinstance(self._table, Exception):
+            raise self._table
+        return self._table
 
     async def search_terms(
         self,
@@ -133,7 +143,8 @@ class IndexReader:
             after: The id after which the list begins.
         """
         with self._lock:
-            conditions = {"instr(place, ?) = 1": prefix, "id > ?": after}
+            end = prefix and prefix[:-1] + chr(ord(prefix[-1]) + 1)
+            conditions = {"place >= ?": prefix, "place < ?": end, "id > ?": after}
             found = self._documents.matching(conditions, where)
             return list(islice(filter(is_wanted, found), limit))
 

@@ -37,10 +37,10 @@ class VectorWriter:
         folder.mkdir(exist_ok=True)
         self.dimensions = dimensions
         self._folder, self._documents = folder, documents
-        segment = documents.segment()
-        if segment.end:
-            map_rows(segment_path(folder, segment.number), segment.end, dimensions)
-        self._append_to(segment.number)
+        state = documents.state
+        if state.end:
+            map_rows(segment_path(folder, state.segment), state.end, dimensions)
+        self._append_to(state.segment)
 
     def add(self, vectors: NDArray[np.float32], document: DocumentEntry | None) -> None:
         """Append rows.
@@ -53,7 +53,7 @@ class VectorWriter:
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
         if document is not None:
-            self._documents.enter_vectors(document, self._segment, self._num_rows - document.passages)
+            self._documents.enter_vectors(document, self._num_rows - document.passages)
 
     def commit(self) -> None:
         """Make the rows durable."""
@@ -64,22 +64,24 @@ class VectorWriter:
     def compact(self) -> None:
         """Copy the rows in use to a new segment if most rows are dead."""
         self._file.flush()
-        segment = self._documents.segment()
-        if 2 * segment.live >= self._num_rows:
+        state = self._documents.state
+        if 2 * state.live >= self._num_rows:
             return
         self._file.close()
+        old, end = state.segment, state.end
         # The file may exist: a killed build left it, or only an earlier generation uses it.
-        segment_path(self._folder, self._segment + 1).unlink(missing_ok=True)
-        self._append_to(self._segment + 1)
-        if segment.end:
-            rows = map_rows(segment_path(self._folder, segment.number), segment.end, self.dimensions)
-            for document in self._documents.encoded_in(segment.number):
+        segment_path(self._folder, old + 1).unlink(missing_ok=True)
+        self._documents.begin_segment(old + 1)
+        self._append_to(old + 1)
+        if end:
+            rows = map_rows(segment_path(self._folder, old), end, self.dimensions)
+            for document in self._documents.encoded_in(old):
                 self.add(rows[document.first_row : document.first_row + document.passages], document)
 
     def remove_unused(self) -> None:
         """Remove the segments that are not in use."""
-        segment = self._documents.segment()
-        for path in {*self._folder.iterdir()} - {segment_path(self._folder, segment.number)}:
+        segment = self._documents.state.segment
+        for path in {*self._folder.iterdir()} - {segment_path(self._folder, segment)}:
             path.unlink()
         sync(self._folder)
 
@@ -89,7 +91,7 @@ class VectorWriter:
 
     def _append_to(self, segment: int) -> None:
         path, row_bytes = segment_path(self._folder, segment), 4 * self.dimensions
-        self._segment, self._file = segment, path.open("ab")
+        self._file = path.open("ab")
         self._num_rows = path.stat().st_size // row_bytes
         self._file.truncate(self._num_rows * row_bytes)  # cut off the part of a row that a killed build left
 
@@ -113,13 +115,13 @@ class FlatIndex:
     """
 
     def __init__(self, folder: Path, documents: DocumentTable, dimensions: int) -> None:
-        segment = documents.segment()
-        self.num_vectors, path = segment.live, segment_path(folder, segment.number)
+        state = documents.state
+        self.num_vectors, path = state.live, segment_path(folder, state.segment)
         self._rows = np.zeros((0, dimensions), dtype=np.float32)
-        if segment.end:
-            self._rows = np.asarray(map_rows(path, segment.end, dimensions))
-        self.owners = np.full(segment.end, -1, dtype=np.int32)
-        for document in documents.encoded_in(segment.number):
+        if state.end:
+            self._rows = np.asarray(map_rows(path, state.end, dimensions))
+        self.owners = np.full(state.end, -1, dtype=np.int32)
+        for document in documents.encoded_in(state.segment):
             self.owners[document.first_row : document.first_row + document.passages] = document.number
         check_rows(self._rows, str(path), self.owners < 0)
 

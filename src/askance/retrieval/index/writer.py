@@ -18,7 +18,14 @@ from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import index_folder
 from askance.retrieval.index.build_report import BuildProgress
-from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, content_digest
+from askance.retrieval.index.document_files import continue_table
+from askance.retrieval.index.document_table import (
+    GIVEN_ID,
+    DamagedIndex,
+    DocumentEntry,
+    DocumentTable,
+    content_digest,
+)
 from askance.retrieval.index.documents import HIDDEN, Document, SkippedSource, absolute_path, spelled
 from askance.retrieval.index.formats import READERS
 from askance.retrieval.index.index_folder import EncoderRecord, Manifest, generation_folder
@@ -26,6 +33,7 @@ from askance.retrieval.index.lexical import ENGINE, LexicalWriter, read_opstamp
 from askance.retrieval.index.passages import Chunking, cut_passages, passage_id
 from askance.retrieval.index.vectors import VectorWriter, validate_vectors
 from askance.storage.durable_files import locked_folder, sync
+from askance.text.words import scripts_of
 
 CHECKPOINT_PASSAGES = 100_000
 CHECKPOINT_VECTORS = 5_000
@@ -37,8 +45,9 @@ class IndexWriter:
     """Changes to an index, of which readers see all at once after `commit`, or none.
 
     The writer makes a new generation. It starts with hard links to the files of the previous one, which are
-    never modified in place; only the document table is copied. The generation becomes the index when the
-    manifest names it. Until then, only a later writer reads it, to resume from the last checkpoint.
+    never modified in place; only the recent changes of the document table are copied. The generation becomes
+    the index when the manifest names it. Until then, only a later writer reads it, to resume from the last
+    checkpoint.
 
     Attributes:
         outcomes: The numbers of documents by what became of them (see `BuildReport`).
@@ -76,6 +85,8 @@ class IndexWriter:
         if not self._is_resumed:
             base = generation_folder(self._folder, self._base.generation) if self._base else None
             index_folder.start_generation(self._path, base)
+            if base is not None:
+                continue_table(base / index_folder.DOCUMENTS, self._path / index_folder.DOCUMENTS)
         self.documents = DocumentTable(self._path / index_folder.DOCUMENTS)
         self._open_files.callback(self.documents.close)
         self.lexical = LexicalWriter(self._path / index_folder.LEXICAL, self._analysis)
@@ -96,7 +107,7 @@ class IndexWriter:
             Its id in the index, and "added", "updated" or "unchanged".
         """
         digest = content_digest(document)
-        entry = next(self.documents.matching({"given_id = ?": document.id, "place = ?": document.path}), None)
+        entry = next(self.documents.matching({GIVEN_ID: document.id, "place = ?": document.path}), None)
         if entry is not None and entry.digest == digest:
             return entry.id, "unchanged"
         return self._store(document, digest, entry)
@@ -147,7 +158,7 @@ class IndexWriter:
             DocumentError: No document would be left.
             ModelFailure: The encoder failed. The index is unchanged, but a later writer uses the vectors.
         """
-        if next(self.documents.matching(), None) is None:
+        if not self.documents.state.documents:
             raise DocumentError("the index would be empty, and it needs a document: add another first.")
         if self._encoder is not None:
             asyncio.run(self._encode(self._encoder))
@@ -156,22 +167,23 @@ class IndexWriter:
             return self._base
         if self.vectors is not None:
             self.vectors.compact()
-        fields = self.documents.used_fields()
         self.checkpoint()
         if self.vectors is not None:
             self.vectors.remove_unused()
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now, state = datetime.now(UTC).isoformat(timespec="seconds"), self.documents.state
         manifest = Manifest(
             self._generation,
             self._analysis,
-            *self.documents.summary(),
+            state.documents,
+            state.passages,
+            f"{state.hash:032x}",
             ENGINE,
             self._base.created_at if self._base else now,
             now,
             self._made_by,
             self._chunking,
-            self.lexical.committed().scripts(),
-            fields,
+            {name: count for name, count in sorted(state.scripts.items()) if count},
+            self.documents.fields(),
         )
         self._open_files.close()
         sync(self._path)
@@ -206,8 +218,9 @@ class IndexWriter:
             OSError: The vectors can't be written.
             DamagedIndex: Passages are missing from the lexical index.
         """
-        writer, to_encode = self.vectors, self.documents.num_not_encoded()
+        writer, state = self.vectors, self.documents.state
         assert writer is not None  # there is an encoder
+        to_encode = state.passages - state.live
         if not to_encode:
             return
         self.checkpoint()
@@ -249,7 +262,7 @@ class IndexWriter:
         if entry is not None and entry.digest == digest:
             has_moved = entry.path != document.path and not is_seen and not Path(entry.path).exists()
             if not has_moved:
-                self.documents.mark_seen(entry.number)
+                self.documents.mark_seen(entry)
                 self.outcomes["duplicate" if is_seen else "unchanged"] += 1
                 return
         self._store(document, digest, entry)
@@ -257,13 +270,14 @@ class IndexWriter:
     def _store(self, document: Document, digest: bytes, entry: DocumentEntry | None) -> tuple[str, str]:
         """Add a document, in place of `entry` if there is one, and return its id and the outcome."""
         if entry is None:
-            id, number, outcome = self.documents.free_id(document.id), None, "added"
+            id, outcome = self.documents.free_id(document.id), "added"
         else:
             self._delete(entry)
-            id, number, outcome = entry.id, entry.number, "updated"
-        named = dataclasses.replace(document, id=id)
+            id, outcome = entry.id, "updated"
+        named = document if document.id == id else dataclasses.replace(document, id=id)
         passages = tuple(cut_passages(named, self._chunking))
-        number = self.documents.add(document, id, digest, len(passages), number)
+        scripts = (scripts_of(passage.titled_text) for passage in passages)
+        number = self.documents.add(document, id, digest, scripts)
         self.lexical.add(id, passages, number)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
@@ -294,7 +308,7 @@ class IndexWriter:
             return False
         try:
             with closing(DocumentTable(self._path / index_folder.DOCUMENTS)) as documents:
-                return documents.stamp == self._stamp()
+                return documents.state.stamp == self._stamp()
         except (sqlite3.DatabaseError, OSError, ValueError, LookupError, TypeError):
             # A killed build left the table unreadable, so the generation is replaced.
             return False
