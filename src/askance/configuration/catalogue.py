@@ -183,8 +183,7 @@ MODELS = {
 ENCODERS = {
     "bundled": Kind(
         "askance.models.bundled:load_bundled_encoder",
-        "all-MiniLM-L6-v2 from a package: small, always available",
-        "bundled[?device=…]",
+        "all-MiniLM-L6-v2 from a package, by llama.cpp: small, without torch",
     ),
     "hf": Kind(
         "askance.models.hf.encoder:load_encoder",
