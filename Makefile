@@ -22,7 +22,7 @@ $(VENV)/.all: $(VENV)/.embedded lab/pyproject.toml
 	touch $@
 
 demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that takes two documents
-	$(BIN)/askance index @sample --out $(DEMO)/index
+	$(BIN)/askance index @sample --out $(DEMO)/index --encoder none
 	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --trace $(DEMO)/trace.jsonl
 
 # A thread for each process: threads of several processes on the same cores mostly wait for each other.

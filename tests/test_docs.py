@@ -68,7 +68,7 @@ FIRST = ("The first minutes", "Your own documents", "A better model: Ollama, vLL
 def without_weights(words):
     """Return the same command for the scripted model, and without vectors."""
     named = [*words, *(["--model", "bundled"] if words[1] == "ask" and "--model" not in words else [])]
-    named += ["--encoder", "none"] if words[1] == "index" else []
+    named += ["--encoder", "none"] if words[1] == "index" and "--encoder" not in words else []
     return ["scripted" if word == "bundled" else word for word in named[1:]]
 
 
