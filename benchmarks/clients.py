@@ -171,7 +171,11 @@ def own_server() -> Iterator[tuple[str, str]]:
     askance = [sys.executable, "-m", "askance"]
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
-        subprocess.run([*askance, "index", "@sample", "--out", index], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*askance, "index", "@sample", "--out", index, "--encoder", "none"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         command = [*askance, "serve", "--index", str(index), "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:

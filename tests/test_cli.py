@@ -191,7 +191,7 @@ def test_nothing_that_a_model_or_a_passage_says_commands_the_terminal(run, tmp_p
     text = f"Bonn{HOSTILE} made :smile: [red]films[/red]."
     docs.write_text(json.dumps({"id": "d", "title": f"\x1b[31mEvil{HOSTILE}", "text": text}))
     index, trace = tmp_path / "index", tmp_path / "trace.jsonl"
-    assert run("index", docs, "--out", index)[0] == 0
+    assert run("index", docs, "--out", index, "--encoder", "none")[0] == 0
     model = f"scripted:{tmp_path / 'replies.jsonl'}"
     asked = ("ask", "Bonn?", "--index", index, "--method", "single", "--model", model, "--trace", trace)
     search = ("search", "Bonn", "--index", index)

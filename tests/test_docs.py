@@ -66,8 +66,9 @@ FIRST = ("The first minutes", "Your own documents", "A better model: Ollama, vLL
 
 
 def without_weights(words):
-    """Return the same command for the scripted model and encoder."""
+    """Return the same command for the scripted model, and without vectors."""
     named = [*words, *(["--model", "bundled"] if words[1] == "ask" and "--model" not in words else [])]
+    named += ["--encoder", "none"] if words[1] == "index" and "--encoder" not in words else []
     return ["scripted" if word == "bundled" else word for word in named[1:]]
 
 
@@ -83,7 +84,7 @@ def test_the_lines_of_the_first_minutes_run_in_order(run, tmp_path, monkeypatch)
         ran.append(words[1])
     assert (ran[:5], ran[-4:]) == (
         ["index", "search", "ask", "trace", "ask"],
-        ["search", "ask", "index", "ask"],
+        ["methods", "index", "search", "ask"],
     )
     assert (tmp_path / "why.jsonl").exists()
     words = console_lines("Measure it")[0]
@@ -101,7 +102,7 @@ def test_the_other_lines_of_the_first_minutes_name_what_exists():
     extras = set(re.findall(r"\.\[(\w+)\]", text))
     assert {words[0] for words in others} == {"make", "python3", "pip", "ollama", "vllm"}
     assert set(re.findall(r"\S+==\S+", text)) <= set(pinned)
-    assert extras == {"dense", "remote"} <= project["optional-dependencies"].keys()
+    assert extras == {"remote"} <= project["optional-dependencies"].keys()
     specs = [word for words in lines for word in words if word.startswith("openai:")]
     servers = {parse_spec(spec).place.partition("@")[2] for spec in specs}
     assert servers == {"http://localhost:11434/v1", "http://localhost:8000/v1"}

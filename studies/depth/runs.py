@@ -106,6 +106,7 @@ class Runner:
             models={"taught": models},
             common={
                 "index": str(self.out / "index"),
+                "retriever": "bm25",
                 "metrics": [METRIC, "supporting_recall"],
                 "cache": str(self.out / "replies.sqlite"),
                 "in_flight": _IN_FLIGHT,

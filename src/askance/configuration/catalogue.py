@@ -19,7 +19,8 @@ from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 DEFAULT_METHOD = "dragin"
 DEFAULT_MODEL = "bundled"
-DEFAULT_RETRIEVER = "bm25"
+BM25, DEFAULT_RETRIEVER = "bm25", "auto"
+"""The retriever that needs no vectors, and the default, which `build.resolved_retriever` replaces."""
 FALLBACKS = ("flare", "iterdrag", "draft_agreement", "single")
 """The methods to try, in this order, if no method is named and the model does not support the default one."""
 
@@ -183,8 +184,7 @@ MODELS = {
 ENCODERS = {
     "bundled": Kind(
         "askance.models.bundled:load_bundled_encoder",
-        "all-MiniLM-L6-v2 from a package: small, always available",
-        "bundled[?device=…]",
+        "all-MiniLM-L6-v2 from a package, by llama.cpp: small, without torch",
     ),
     "hf": Kind(
         "askance.models.hf.encoder:load_encoder",
@@ -210,6 +210,7 @@ ENTAILMENTS = {
 }
 
 RETRIEVERS = {
+    "auto": Kind("", "by both if the index has vectors, else by words; the default"),
     "bm25": Kind("askance.retrieval.bm25:open_index", "by words", "bm25[?k1=…&b=…]"),
     "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", encodes=True),
     "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", encodes=True),

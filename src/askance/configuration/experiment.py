@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 
 from askance.ask import Engine, check_can_search
 from askance.configuration.build import plugin_module
-from askance.configuration.catalogue import DEFAULT_METHOD, DEFAULT_METRICS, DEFAULT_RETRIEVER, PROMPT_SETS
+from askance.configuration.catalogue import BM25, DEFAULT_METHOD, DEFAULT_METRICS, PROMPT_SETS
 from askance.configuration.evaluation import open_metrics, open_reading, read_dataset
 from askance.configuration.methods import choose_method, class_of, defaults_of, prompts_class, with_members
 from askance.configuration.settings import (
@@ -63,6 +63,7 @@ class Experiment(EngineConfig):
     reading: str = setting(DEFAULT_READING, "NAME")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = [name for name in SELECTIONS if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
@@ -82,7 +83,7 @@ class Experiment(EngineConfig):
     def check_retrieval(self, needs: Needs) -> None:
         """Check the retriever as `EngineConfig` does, and refuse one with passages of the dataset."""
         super().check_retrieval(needs)
-        if self.searches_dataset and self.retriever_spec != DEFAULT_RETRIEVER:
+        if self.searches_dataset and self.retriever_spec != BM25:
             option, value = ("rerank", self.rerank) if self.rerank else ("retriever", self.retriever)
             raise InputError(
                 f"--index {self.index} finds texts of the dataset without searching: leave out "

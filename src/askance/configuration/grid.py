@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from askance.configuration.build import ROLES
-from askance.configuration.catalogue import DEFAULT_RETRIEVER, INDEX_RETRIEVERS
+from askance.configuration.catalogue import BM25, INDEX_RETRIEVERS
 from askance.configuration.experiment import Experiment, prepare_experiment
 from askance.configuration.settings import ALIASES, SELECTIONS, SETTINGS, EngineConfig, Load, load_now
 from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
@@ -194,7 +194,7 @@ def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     if str(config.retriever).partition("?")[0] in INDEX_RETRIEVERS and (
         config.index is None or str(config.index) in NEEDED
     ):
-        config = replace(config, retriever=DEFAULT_RETRIEVER, rerank=None)
+        config = replace(config, retriever=BM25, rerank=None)
     return replace(sourced, config=config).for_method(PromptTemplate)
 
 

@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from askance.configuration import build
 from askance.configuration.catalogue import (
+    BM25,
     DEFAULT_METHOD,
     DEFAULT_MODEL,
     DEFAULT_RETRIEVER,
@@ -139,8 +140,8 @@ class EngineConfig:
     Attributes:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
         retriever: How to search the index: bm25 (words; bm25?k1=0.9&b=0.4 sets the parameters), dense
-            (vectors) or hybrid (both). Without an index, what to search: a plug-in's name, or
-            module:Class?option=value.
+            (vectors), hybrid (both) or, by default, auto: hybrid if the index has vectors, and else bm25.
+            Without an index, what to search: a plug-in's name, or module:Class?option=value.
         rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
             name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
             ?candidates=20&retriever_weight=0.5 to change how many, and how much the old order counts.
@@ -184,6 +185,10 @@ class EngineConfig:
     cache: PathOrNone = setting(None, "FILE")
     in_flight: Annotated[int, Field(ge=1)] | None = setting(None, "N")
 
+    def __post_init__(self) -> None:
+        # Traces and run folders store the retriever that is used.
+        object.__setattr__(self, "retriever", build.resolved_retriever(self.index, self.retriever))
+
     @model_validator(mode="wrap")
     @classmethod
     def _explained(cls, given: Any, handler: Callable[[Any], Any]) -> Any:
@@ -206,7 +211,7 @@ class EngineConfig:
     @property
     def is_without_search(self) -> bool:
         """True if neither an index nor another retriever is set."""
-        return self.index is None and self.retriever == DEFAULT_RETRIEVER
+        return self.index is None and self.retriever == BM25
 
     @property
     def retriever_spec(self) -> str:
@@ -247,7 +252,7 @@ class EngineConfig:
             if self.index is not None:
                 name = self.retriever if isinstance(self.retriever, str) else "given"
                 raise InputError(f"the retriever {name} needs no index: leave out --index.")
-        elif self.index is None and self.retriever != DEFAULT_RETRIEVER:
+        elif self.index is None and self.retriever != BM25:
             raise InputError(
                 f"--retriever {self.retriever} is given without an index: name one with --index DIR."
             )

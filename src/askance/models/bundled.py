@@ -43,6 +43,12 @@ _TYPE, _MEGABYTES = "Q8_0", 145
 _FORMAT = 1
 """The format version of the cached files. Folders of other versions are not used."""
 _TORCH_MEGABYTES = 600
+_ENCODER_MEGABYTES, _ENCODER_TOKENS = 40, 256
+_ENCODER_FINGERPRINTS = {"e712b4cd52ed4ad8": "4efb563fa91090d38db6820c6d78ea21"}
+"""The fingerprint that torch gives the encoder, by the hash of its weights.
+
+The vectors of llama.cpp and torch have a cosine of at least 0.999, so one index may have both.
+"""
 _REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
@@ -154,8 +160,8 @@ def _temporary_folder() -> Path:
     return Path(folder)
 
 
-def cache_path(source: Path, adapter: str = "") -> Path:
-    return cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-{adapter}v{_FORMAT}"
+def cache_path(source: Path, adapter: str = "", *, model: str = "smollm2-135m-instruct") -> Path:
+    return cache_folder() / "models" / f"{model}-{_fingerprint(source)}-{adapter}v{_FORMAT}"
 
 
 def cache_folder() -> Path:
@@ -183,11 +189,24 @@ def gguf_path() -> Path:
     return path
 
 
-def load_bundled_encoder(*, device: str = "auto") -> Encoder:
-    """Load all-MiniLM-L6-v2 from its package. The errors are those of `encoder_folder` and `load_encoder`."""
-    from askance.models.hf.encoder import load_encoder
+def load_bundled_encoder() -> Encoder:
+    """Load all-MiniLM-L6-v2 from its package. The first call on a machine converts it in a second.
 
-    return load_encoder(str(encoder_folder()), device=device, display_name=BUNDLED)
+    Raises:
+        ModelSpecError: The package is not installed, or the cache can't be written.
+        MissingExtra: llama.cpp is not installed.
+    """
+    folder = encoder_folder()
+    from askance.models.llama_cpp.encoder import LlamaEncoder, convert_bert
+
+    def write(empty: Path) -> None:
+        convert_bert(folder, empty / _PACKED)
+
+    weights = folder / "model.safetensors"
+    target = cache_path(weights, model="all-minilm-l6-v2")
+    path, digest = convert_once(target, write, megabytes=_ENCODER_MEGABYTES) / _PACKED, _fingerprint(weights)
+    fingerprint = _ENCODER_FINGERPRINTS.get(digest, digest)
+    return LlamaEncoder(path, name=BUNDLED, fingerprint=fingerprint, max_tokens=_ENCODER_TOKENS)
 
 
 def encoder_folder() -> Path:

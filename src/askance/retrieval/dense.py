@@ -18,6 +18,13 @@ from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
 """The number of hits that a hybrid retriever takes from each ranking. If k is greater, it takes k hits."""
+CONSTANT = 2
+"""The smoothing constant of the fusion.
+
+A passage that answers in other words than those of the question is found by its vector alone. If it is the
+first of one ranking and missing in the other, it comes after the first three of both. With the paper's 60, it
+would come after the first 61 of both.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class HybridRetriever:
     """A `Retriever` that combines the rankings of two other retrievers by reciprocal rank fusion.
 
     Each ranking contributes its first 100 hits, or its first k if k is greater. The score of a hit is the sum
-    of 1 / (60 + rank) over the rankings that contain it (see `fuse_hits`). Ties follow the order of the first
+    of 1 / (2 + rank) over the rankings that contain it (see `fuse_hits`). Ties follow the order of the first
     ranking.
     """
 
@@ -82,7 +89,7 @@ class HybridRetriever:
     def fingerprint(self) -> str:
         """Return the fingerprints of both retrievers, or an empty string if one of them has none."""
         both = self.first.fingerprint, self.second.fingerprint
-        return f"hybrid, {'; '.join(both)}" if all(both) else ""
+        return f"hybrid {CONSTANT}, {'; '.join(both)}" if all(both) else ""
 
     @property
     def fields(self) -> FieldKinds | None:
@@ -109,7 +116,7 @@ class HybridRetriever:
         rankings = await asyncio.gather(
             *(retriever.search(query, num_fused, exclude=exclude) for retriever in (self.first, self.second))
         )
-        return fuse_hits(rankings)[:k]
+        return fuse_hits(rankings, CONSTANT)[:k]
 
 
 def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:

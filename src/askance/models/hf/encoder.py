@@ -118,28 +118,25 @@ class SgptEncoder(SentenceEncoder):
         return super()._embed(texts, kind)
 
 
-def load_encoder(
-    name: str, *, device: str = "auto", display_name: str | None = None, **prefixes: str
-) -> SentenceEncoder:
+def load_encoder(name: str, *, device: str = "auto", **prefixes: str) -> SentenceEncoder:
     """Load an encoder.
 
     Args:
         name: A folder, or a name on the hub such as "intfloat/e5-base-v2", which is downloaded if needed.
         device: The device, as for `load_hf`.
         prefixes: The prefixes of texts by their kind, as for `set_prefixes`.
-        display_name: The name of the encoder, instead of its specification.
 
     Raises:
         ModelSpecError: The model is missing, unreachable, damaged or not an encoder, or there is no such
             device.
         MissingExtra: The package sentence-transformers is not installed.
     """
-    module, folder = load_module("SentenceTransformer", name, device, f"the encoder {display_name or name}")
+    module, folder = load_module("SentenceTransformer", name, device, f"the encoder {name}")
     if module.get_embedding_dimension() is None:
         raise ModelSpecError(f"model {name!r} is no encoder: it does not say how long its vectors are.")
     options = set_prefixes(module, folder, prefixes)
     with fitting(name, module.device):
-        return SentenceEncoder(module, display_name or f"hf:{folder}{options}")
+        return SentenceEncoder(module, f"hf:{folder}{options}")
 
 
 def load_sgpt(name: str, *, device: str = "auto") -> SgptEncoder:

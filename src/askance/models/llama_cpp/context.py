@@ -176,13 +176,22 @@ class Context:
             RuntimeError: Llama.cpp can't compute the pass.
         """
         self._fill_batch(seq_ids, starts, ids, num_logits)
-        code = llama.llama_decode(self._pointer, self._batch)
-        if code:
-            raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
+        self._decode()
         return [
             [self._logits((index + 1) * len(part) - back) for back in range(count, 0, -1)]
             for index, (part, count) in enumerate(zip(ids, num_logits, strict=True))
         ]
+
+    def embed(self, ids: Ints) -> NDArray[np.float32]:
+        """Return the mean of the last hidden states of a text that an encoder reads.
+
+        Raises:
+            RuntimeError: Llama.cpp can't compute the text.
+        """
+        self._fill_batch([0], [0], [ids], [len(ids)])
+        self._decode()
+        pointer = llama.llama_get_embeddings_seq(self._pointer, 0)
+        return np.ctypeslib.as_array(pointer, (self._weights.embedding_size,)).copy()
 
     def forward_with_attention(
         self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints
@@ -245,6 +254,11 @@ class Context:
                 index += 1
         batch.n_tokens = index
 
+    def _decode(self) -> None:
+        code = llama.llama_decode(self._pointer, self._batch)
+        if code:
+            raise RuntimeError(f"llama.cpp broke off with code {code}: {first_error()}")
+
     def _logits(self, index: int) -> Logits:
         pointer = llama.llama_get_logits_ith(self._pointer, index)
         return np.ctypeslib.as_array(pointer, (self._weights.num_tokens,)).copy()
@@ -255,7 +269,9 @@ class Context:
         settings.n_batch = settings.n_ubatch = PASS_TOKENS
         settings.n_outputs_max = settings.n_outputs_max_per_seq = 0  # no limit
         settings.kv_unified = False
-        settings.n_threads = settings.n_threads_batch = num_threads()
+        # An encoder computes a text on each thread.
+        settings.embeddings = self._weights.is_encoder
+        settings.n_threads = settings.n_threads_batch = 1 if settings.embeddings else num_threads()
         if not flash_attention:
             settings.flash_attn_type = FLASH_ATTENTION_OFF
         if self._callback is not None:

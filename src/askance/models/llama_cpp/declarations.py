@@ -134,6 +134,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_batch_init": (LlamaBatch, (c_int32, c_int32, c_int32)),
     "llama_batch_free": (None, (LlamaBatch,)),
     "llama_decode": (c_int32, (c_void_p, LlamaBatch)),
+    "llama_get_embeddings_seq": (POINTER(c_float), (c_void_p, c_int32)),
     "llama_get_logits_ith": (POINTER(c_float), (c_void_p, c_int32)),
     # Tensors.
     "ggml_set_abort_callback": (c_void_p, (AbortCallback,)),

@@ -27,18 +27,24 @@ class Weights:
 
     Args:
         adapter: A GGUF file with a LoRA for the model.
+        is_encoder: Whether the model embeds texts instead of generating them (also an attribute).
 
     Attributes:
+        embedding_size: The number of dimensions of a hidden state.
         num_tokens: The size of the vocabulary.
         context_tokens: The length of the context window, in tokens, that the model was trained with.
         can_truncate: Whether the last tokens of a sequence can be removed. A recurrent state can't be rolled
             back, so the answer is no for recurrent models.
 
     Raises:
-        ModelSpecError: A file is missing, damaged or not a GGUF file, or the model does not generate text.
+        ModelSpecError: A file is missing, damaged or not a GGUF file, or the model
+            neither generates text nor is loaded as an encoder.
     """
 
-    def __init__(self, path: Path, adapter: Path | None = None, *, name: str = "") -> None:
+    def __init__(
+        self, path: Path, adapter: Path | None = None, *, name: str = "", is_encoder: bool = False
+    ) -> None:
+        self.is_encoder = is_encoder
         self.path, self.adapter_path, self._name = path, adapter, name or str(path)
         check_is_gguf(path)
         if adapter is not None:
@@ -52,8 +58,10 @@ class Weights:
         # When the process ends, nothing is freed, since a pass may still be running.
         weakref.finalize(self, llama.llama_model_free, self.pointer).atexit = False
         self.vocabulary: Any = llama.llama_model_get_vocab(self.pointer)
-        self._check_generates_text()
+        if not is_encoder:
+            self._check_generates_text()
         model = self.pointer
+        self.embedding_size = int(llama.llama_model_n_embd(model))
         self.num_tokens = int(llama.llama_vocab_n_tokens(self.vocabulary))
         self.num_layers = int(llama.llama_model_n_layer(model))
         self.context_tokens = int(llama.llama_model_n_ctx_train(model))
@@ -74,7 +82,7 @@ class Weights:
         """The number of bytes that the keys and values of one token take in all layers."""
         model = self.pointer
         heads = max(1, llama.llama_model_n_head(model))
-        size = llama.llama_model_n_embd(model) // heads
+        size = self.embedding_size // heads
         kind = self.entry("general.architecture")
         numbers = sum(int(self.entry(f"{kind}.attention.{part}_length") or size) for part in ("key", "value"))
         key_heads = max(1, llama.llama_model_n_head_kv(model))
