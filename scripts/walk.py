@@ -3,10 +3,10 @@
     python scripts/walk.py [QUESTION]
 
 The script runs `askance ask QUESTION --index FOLDER --method dragin` in this process, with the sample corpus,
-the bundled model, and no configuration and no cache of the user. It prints two parts: the way from the
-command to a ready engine, and the way from there to the last token on the screen. Each part lists its
-functions by file, in the order of their first calls, with the number of calls and the other files whose
-functions they call.
+the bundled model, and no configuration and no cache of the user, without the support check, whose extra is
+not installed at first. It prints two parts: the way from the command to a ready engine, and the way from
+there to the last token on the screen. Each part lists its functions by file, in the order of their first
+calls, with the number of calls and the other files whose functions they call.
 
 Calls in all threads count, and so does each resumption of a coroutine. A lambda or a comprehension counts as
 part of the function around it. Code that runs while a module is imported is left out, and so are generated
@@ -100,7 +100,7 @@ def ask(question: str, folder: Path) -> None:
     os.environ |= {"HOME": str(folder), "ASKANCE_CACHE": str(folder), "PYTHONPATH": str(Path(FOLDER).parent)}
     os.environ["TERM"] = "dumb"
     indexing = [sys.executable, "-m", "askance", "index", "@sample", "--out", "index"]
-    sys.argv = ["askance", "ask", question, "--index", "index", "--method", "dragin"]
+    sys.argv = ["askance", "ask", question, "--index", "index", "--method", "dragin", "--no-support-check"]
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
         subprocess.run(indexing, check=True, capture_output=True)
         from askance.cli.main import main

@@ -63,7 +63,8 @@ def test_ask_as_json_prints_one_object(ask):
     assert [decision["outcome"] for decision in shown["decisions"]] == ["search", "search", "keep", "stop"]
     assert shown["usage"].keys() == Usage.__dataclass_fields__.keys()
     assert (shown["trace_path"], read_trace(Path("t.jsonl"))[0].text) == ("t.jsonl", QUESTION)
-    keys = "answer short_answer confidence abstained source citations usage notes decisions trace_path"
+    keys = "answer short_answer confidence abstained source citations unsupported checked_by usage "
+    keys += "notes decisions trace_path"
     assert [*shown] == keys.split()
 
 

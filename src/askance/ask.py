@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from askance.confidence import Abstaining, supported_part
-from askance.core.answers import Answer, Usage
+from askance.core.answers import UNSUPPORTED, Answer, Usage
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
 from askance.core.filters import Filter
 from askance.core.panics import panics_as
@@ -40,7 +40,7 @@ from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.retrieval.filters import filtered_retriever
-from askance.text.support import cited_passages, marked, source_of
+from askance.text.support import checked_answer, cited_passages, marked, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Result:
     trace: Trace
 
     def __str__(self) -> str:
-        text = self.answer.statement if self.answer.abstained else marked(self.answer)
+        text = self.answer.statement if self.answer.abstained else marked(self.answer, UNSUPPORTED)
         passages = enumerate(cited_passages(self.answer), start=1)
         sources = [f"[{number}] {each.title or each.id}, {each.location}" for number, each in passages]
         return printable("\n".join([text, *["\nSources:"] * bool(sources), *sources]))
@@ -86,6 +86,8 @@ class Engine:
         on_end: A callback that receives the complete trace of every question, also of a question that failed.
         abstaining: What estimates the confidence of answers and decides when to abstain, for methods that
             search. If it is None, answers have no confidence.
+        support_scorer: The cross-encoder that checks the sentences that cite a passage (see
+            `askance.text.support`). If it is None, only their names and numbers are compared.
         is_strict: Whether sentences that cite no passage are left out of answers, for methods that search.
             The text is then committed only once it is complete.
 
@@ -105,6 +107,7 @@ class Engine:
     rewriter: QuestionRewriter | None = None
     on_end: Callable[[Trace], None] | None = None
     abstaining: Abstaining | None = None
+    support_scorer: PairScorer | None = None
     is_strict: bool = False
 
     def __post_init__(self) -> None:
@@ -172,7 +175,10 @@ class Engine:
                 self.on_end(trace)
 
     async def _supported(self, question: Question, run: Run) -> Answer:
-        """Return the method's answer with confidence and source; if strict, without unsupported text."""
+        """Return the method's answer with confidence, source and unsupported sentences.
+
+        If strict, sentences without a citation are left out.
+        """
         searches = self.method.needs.retriever
         if searches and self.is_strict:
             answer = await answer_within_limit(self.method, question, replace(run, trace=run.trace.aside()))
@@ -182,7 +188,8 @@ class Engine:
             answer = await answer_within_limit(self.method, question, run)
         if searches and self.abstaining is not None:
             answer = await self.abstaining.judge(question, answer, run.trace)
-        return replace(answer, source=source_of(answer, run.trace.events))
+        answer = replace(answer, source=source_of(answer, run.trace.events))
+        return await checked_answer(question.text, answer, run.trace.events, self.support_scorer)
 
     def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
         """Record the question with its configuration, and return the run for the method to use."""

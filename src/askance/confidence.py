@@ -170,7 +170,8 @@ def supported_part(answer: Answer, trace: Trace) -> Answer:
     If no sentence is left, the short answer is empty, too.
     """
     pieces, citations, length = list[str](), list[Citation](), 0
-    for sentence, cited in sentence_citations(answer):
+    for (start, end), cited in sentence_citations(answer, sentence_spans(answer.text)):
+        sentence = answer.text[start:end]
         if not cited:
             trace.add(Uncited, text=sentence, why="left out, because it cites no passage")
             continue

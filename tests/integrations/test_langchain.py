@@ -305,6 +305,13 @@ def test_an_engine_is_a_runnable_with_citations_at_the_end_of_a_chain():
     assert (chain | StrOutputParser()).invoke({"name": "Ingmar Bergman"}).strip() == ANSWER.strip()
 
 
+def test_unsupported_sentences_are_in_the_metadata():
+    message = AskanceRunnable(engine(f"{ANSWER} He died in Rome.")).invoke(QUESTION)
+    (unsupported,) = message.response_metadata["unsupported"]
+    assert message.content[unsupported["start"] : unsupported["end"]] == "He died in Rome."
+    assert "'rome'" in unsupported["why"]
+
+
 def test_a_follow_up_is_rewritten_from_the_messages():
     made = engine(QUESTION, ANSWER)
     messages = [SystemMessage("Be brief."), HumanMessage("Who directed it?"), AIMessage("Ingmar Bergman.")]

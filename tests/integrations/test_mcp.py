@@ -56,6 +56,14 @@ def call(server, tool, **arguments):
     return with_client(server, lambda client: client.call_tool(tool, arguments))
 
 
+def test_an_unsupported_sentence_has_a_mark_and_a_reason():
+    said = call(
+        make_server(engine(f"{ANSWER} He died in Rome.")), "ask", question=QUESTION
+    ).structured_content
+    assert said["answer"] == "Ingmar Bergman was born in Uppsala [1]. He died in Rome [?]."
+    assert [each.partition(": ")[0] for each in said["unsupported"]] == ["He died in Rome."]
+
+
 def test_the_tools_are_described():
     tools = with_client(make_server(engine()), lambda client: client.list_tools()).tools
     assert {tool.name for tool in tools} == {"ask", "search", "why"}

@@ -20,6 +20,7 @@ from askance.text.support import (
     cited_sentences,
     final_support,
     marked,
+    missing_names,
     sentence_support,
     unmarked,
 )
@@ -114,6 +115,55 @@ def test_a_passage_that_is_cited_names_what_a_sentence_names(text, hits, asked, 
     sentences = list(sentence_support(text, [(0, hits)], [(0, asked)], short))
     assert ["".join(each.id for each in sentence.passages) for sentence in sentences] == cited
     assert all(bool(sentence.why) is not bool(sentence.passages) for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text", "missing"),
+    [
+        # Numbers, in all their forms.
+        ("It has 1,000 boats.", "There are 1000 boats, or 1.000.", []),
+        ("It has 1000 boats.", "There are 1\u00a0000 boats.", []),
+        ("It has 1,234,567.8 boats.", "1234567.8", []),
+        ("It has 1,000 boats.", "There are 100 boats, and 1,0000.", ["1,000"]),
+        ("It has 1,000 boats.", "1 boat of 000", ["1,000"]),
+        ("It grew by 3.5 %.", "It grew by 3.5% a year.", []),
+        ("It grew by 3.5 percent.", "Es wuchs um 3,5 Prozent.", []),
+        ("It grew by 3.5 per cent.", "It grew by 5.3 %, and by 3 or 5 %.", ["3.5 per cent"]),
+        ("It cost $3.5 million.", "It cost 3,500,000 dollars.", []),
+        ("It cost 3.1415 billion.", "It cost 3,141,500,000.", []),
+        ("It has two towers.", "The 2 towers are old.", []),
+        ("It has 3 towers.", "Its three towers are old.", []),
+        ("It has ٣ towers and １２ bells.", "3 towers, 12 bells", []),
+        ("It has 31 towers.", "Its 3 towers have 1 bell.", ["31"]),
+        # Years and dates.
+        ("It opened on 4 May 1900.", "Opened May 4th, 1900.", []),
+        ("It opened on 12.3.1998.", "It opened on 12/3/1998.", []),
+        ("It opened on 1998-03-12.", "It opened on 12.3.1998.", ["1998-03-12"]),
+        ("It opened in the 1950s.", "It opened in 1950.", []),
+        ("The war of 1914–18 was long.", "The war lasted from 1914 to '18.", []),
+        ("It opened in 1901.", "It opened in 1900.", ["1901"]),
+        # Names.
+        ("It was the son's, Jean-Paul Sartre’s.", "Jean Paul Sartre", []),
+        ("It is by J. S. Bach and Dr. Ek.", "Bach, J.S., taught Dr Ek.", []),
+        ("It lies in Köln, near Zürich.", "Koln; ZURICH", []),
+        ("It was Caroline Herschel.", "William Herschel", ["Caroline Herschel"]),
+        ("However, it lies in Bonn.", "Bonn", []),
+        ("The river flows.", "Water", []),
+        ("Paris lies there.", "Bonn", ["Paris"]),
+        ("We saw “The Third Man”.", "the third woman", ["The Third Man"]),
+        # Other scripts: names by their capitals, and where there are none, only numbers and titles.
+        ("Она родилась в Варшаве в 1867 году.", "родилась: Варшаве, 1867", []),
+        ("Она родилась в Париже.", "родилась: Варшаве", ["Париже"]),
+        ("她于1867年出生在华沙。", "华沙，1867年", []),
+        ("她于1867年出生在华沙。", "玛丽", ["1867"]),
+        ("她出生在巴黎。", "玛丽", []),
+        ("彼女は《東京物語》を見た。", "京都物語", ["東京物語"]),
+        ("ولدت في وارسو عام 1867.", "1867", []),
+    ],
+)  # fmt: skip
+def test_numbers_and_names_that_a_passage_lacks_are_named(sentence, text, missing):
+    assert missing_names(sentence, [Passage("p", "", text)]) == missing
+    assert missing_names(sentence, [Passage("p", sentence, ""), Passage("q", "", text)]) == []
 
 
 @pytest.mark.parametrize(

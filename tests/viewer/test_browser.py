@@ -9,6 +9,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: make test
 
 from playwright.sync_api import expect, sync_playwright
 
+from askance.core.answers import UnsupportedSentence
 from askance.core.trace import Failed
 from askance.storage.trace_file import trace_text, write_file
 from askance.viewer.page import standalone_page
@@ -85,6 +86,20 @@ def test_offsets_of_citations_count_characters_not_utf16_units(show):
     expect(page.locator(".cited")).to_have_text("\U0001f309 The bridge is in Pennsylvania.")
     expect(page.locator(".answer-text")).to_have_text("\U0001f309 The bridge is in Pennsylvania.[1]")
     expect(page.locator(".source")).to_have_text("from [1]")
+
+
+def test_an_unsupported_sentence_is_marked_and_says_why(show):
+    first, second = "The bridge is in Pennsylvania.", "It is blue."
+    text = f"{first} {second}"
+    page = show(traces.cited(text, (UnsupportedSentence(len(first) + 1, len(text), "no passage says so"),)))
+    expect(page.locator(".answer-text")).to_have_text(f"{first}[1] {second} [?]")
+    expect(page.locator(".answer-text .unsupported")).to_have_text(second)
+    expect(page.locator(".unsupported-mark")).to_have_attribute(
+        "title", "No passage supports this: no passage says so"
+    )
+    page = show(traces.cited(first, (UnsupportedSentence(0, len(first), "too weak"),)))
+    expect(page.locator(".cited.unsupported")).to_have_text(first)
+    expect(page.locator(".uncited summary")).to_have_text("Unsupported (1)")
 
 
 def test_the_timeline_is_walked_with_the_keyboard_and_filtered(show):

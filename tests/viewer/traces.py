@@ -3,7 +3,7 @@
 from functools import cache
 
 from askance.core import trace
-from askance.core.answers import Answer, Citation, Usage
+from askance.core.answers import Answer, Citation, UnsupportedSentence, Usage
 from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
 from tests.methods import bridge, reflecting
@@ -47,13 +47,16 @@ def asked(question: str) -> trace.Trace:
     return started
 
 
-def cited(text: str = "The bridge is in Pennsylvania.") -> tuple[trace.AnyEvent, ...]:
+def cited(
+    text: str = "The bridge is in Pennsylvania.", unsupported: tuple[UnsupportedSentence, ...] = ()
+) -> tuple[trace.AnyEvent, ...]:
     """A trace of an answer that cites the second sentence of a passage."""
     passage = Passage("p/1", "A bridge", f"It has one span. {text} It is red.", "bridges.txt", 0, 60)
     events = asked("Where is the bridge?")
     events.add(trace.Searched, query="bridge", k=1, hits=(Hit(passage, 1.5, 1),))
     events.commit(text)
-    answer = Answer(text, "Pennsylvania", (Citation(1, passage, 0, len(text)),), source="from [1]")
+    citations = (Citation(1, passage, 0, text.index(".") + 1),)
+    answer = Answer(text, "Pennsylvania", citations, source="from [1]", unsupported=unsupported)
     events.add(trace.Answered, answer=answer, usage=Usage(10, 5, 2, 1, 0.5))
     return tuple(events.events)
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
-from askance.configuration.build import encoder_to_build_with, load_encoder, load_models
+from askance.configuration.build import encoder_to_build_with, if_installed, load_encoder, load_models
 from askance.configuration.experiment import prepare_experiment
 from askance.configuration.grid import Grid
 from askance.configuration.settings import EngineConfig, load_now
 from askance.configuration.sources import FILE, SourcedConfig
-from askance.core.errors import InputError, MissingExtra
+from askance.core.errors import InputError
 from askance.core.installing import install_line
 from askance.core.ports import language_model
 from askance.core.token_ledger import Budget
@@ -108,11 +108,11 @@ def advise(
                 "name a folder outside."
             )
     index, config = folder / "index", sourced.config
-    encoder = encoder_to_build_with(index, None) or _if_installed(load_encoder)
+    encoder = encoder_to_build_with(index, None) or if_installed(load_encoder)
     with IndexProgress(err) as progress:
         print_plain(out, build_index(sources, index, encoder=encoder, progress=progress))
     choice = choose_passages(index, config.seed)
-    limit, has_reranker = budget or config.budget.tokens, _if_installed(load_cross_encoder) is not None
+    limit, has_reranker = budget or config.budget.tokens, if_installed(load_cross_encoder) is not None
     common = {
         "index": index,
         "seed": config.seed,
@@ -127,14 +127,6 @@ def advise(
     advice = find_advice(trial)
     _show(advice, trial)
     _write(work, docs, advice, ready[advice.advised], trial)
-
-
-def _if_installed(load: Callable[[str], T]) -> T | None:
-    """Return the bundled encoder or reranker, or None if its packages are not installed."""
-    try:
-        return load("bundled")
-    except MissingExtra:
-        return None
 
 
 async def _try(work: _Work) -> tuple[dict[str, ReadyExperiment], CandidateTrial]:

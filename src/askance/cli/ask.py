@@ -69,6 +69,8 @@ def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:
         "abstained": result.answer.abstained,
         "source": result.answer.source,
         "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
+        "unsupported": [dataclasses.asdict(each) for each in result.answer.unsupported],
+        "checked_by": result.answer.checked_by,
         "usage": dataclasses.asdict(result.usage),
         "notes": [event.text for event in result.trace.events if isinstance(event, Noted)],
         "decisions": [event_record(decision) for decision in result.trace.decisions],

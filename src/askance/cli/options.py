@@ -135,7 +135,9 @@ def _option(name: str, kind: type[EngineConfig]) -> Any:
     if has_entries(name) or isinstance(setting.default, tuple):
         value_type = list[str]
     metavar = setting.metadata["metavar"] or None
-    option = typer.Option(option_of(name, kind), help=help, metavar=metavar, show_default=False)
+    flag = option_of(name, kind)
+    flags = f"{flag}/--no-{flag[2:]}" if setting.default is True else flag
+    option = typer.Option(flags, help=help, metavar=metavar, show_default=False)
     return Annotated[value_type | None, option]
 
 

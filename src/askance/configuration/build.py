@@ -4,12 +4,12 @@ Methods have their own module, `methods`. Modules are imported when an object is
 """
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from askance.configuration.catalogue import (
     BM25,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from askance.models.checking import CheckReport
     from askance.retrieval.reranking import RerankedRetriever
 
+T = TypeVar("T")
 ROLES: tuple[Role, ...] = get_args(Role)
 PORTS: Mapping[str, tuple[type, ...]] = {
     "method": (Method,),
@@ -269,6 +270,14 @@ def open_abstaining(below: float | Literal["auto"]) -> "Abstaining":
     with about("abstain_below"):
         scorer = cast(PairScorer, load_reranker("bundled"))
     return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
+
+
+def if_installed(load: Callable[[str], T]) -> T | None:
+    """Return the bundled encoder or reranker, or None if its packages are not installed."""
+    try:
+        return load("bundled")
+    except MissingExtra:
+        return None
 
 
 def recommended_in_flight(spec: str) -> int:

@@ -226,7 +226,7 @@ INDEX_RETRIEVERS = tuple(name for name, kind in RETRIEVERS.items() if kind.place
 """The retrievers that search the index folder, which is a setting of its own and no part of their names."""
 
 RERANKERS = {
-    "bundled": Kind("askance.models.loaders:load_cross_encoder", "", "bundled[?device=…]"),
+    "bundled": Kind("askance.models.loaders:load_cross_encoder", "", "bundled[?device=…]", takes_time=False),
     "cross-encoder": Kind("askance.models.loaders:load_cross_encoder", "", "cross-encoder:NAME[?device=…]"),
     "model": Kind("askance.models.label_reranker:LabelReranker", "", "model:SPEC"),
 }

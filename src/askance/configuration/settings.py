@@ -34,7 +34,7 @@ from askance.core.extensions import NamedFunction, awaitable, check_port, spec_o
 from askance.core.filters import Filter
 from askance.core.notes import note
 from askance.core.parameters import RELATIVE, changed_parameters, name_of, parse_parameters
-from askance.core.ports import Encoder, Method, Needs, Retriever, RoleModel
+from askance.core.ports import Encoder, Method, Needs, PairScorer, Retriever, RoleModel
 from askance.core.spec import call_spec, parse_spec
 from askance.core.token_ledger import Budget
 from askance.core.types import Role
@@ -158,6 +158,8 @@ class EngineConfig:
         seed: The seed of a model's random choices.
         abstain_below: The confidence below which an answer counts as not in the documents: a number from 0 to
             1, or auto for the one that was measured; none by default. It needs the extra rerank.
+        support_check: Check by the cross-encoder whether passages support the sentences that cite them, for
+            answers that are shown to a reader, if the extra rerank is installed.
         strict: Leave out the sentences of answers that cite no passage.
         budget: The most that one question may cost, as tokens=N, calls=N or seconds=N.
         cache: Store model outputs and search results in this file, and reuse them for identical requests.
@@ -180,6 +182,7 @@ class EngineConfig:
     preset: str | Path | None = setting(None, "NAME")
     seed: int = setting(0, "N")
     abstain_below: Annotated[Any, BeforeValidator(_confidence)] = setting(None, "P|auto")
+    support_check: bool = setting(True, "")
     strict: bool = setting(False, "")
     budget: Annotated[Budget, BeforeValidator(_budget)] = setting(Budget(), "NAME=N")
     cache: PathOrNone = setting(None, "FILE")
@@ -332,11 +335,18 @@ class EngineConfig:
         return self.engine(method, models, retriever, encoder, why)
 
     def open_to_answer(self, **loaded: Any) -> "Engine":
-        """Make the engine as `open` does, and say what is known of its thresholds (see `say_thresholds`)."""
+        """Make the engine for readers: as `open` does, with the support check.
+
+        A note says what is known of its thresholds (see `say_thresholds`).
+        """
         from askance.configuration.thresholds import say_thresholds
 
         engine = self.open(**loaded)
         say_thresholds(with_members(engine.method), engine, self.answer_spec, self.questions_in_flight)
+        if self.support_check and engine.method.needs.retriever:
+            judge = engine.abstaining
+            scorer = judge.scorer if judge else build.if_installed(build.load_reranker)
+            engine.support_scorer = cast(PairScorer | None, scorer)
         return engine
 
     def engine(

@@ -24,6 +24,20 @@ class Citation:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class UnsupportedSentence:
+    """A statement that no passage supports the sentence `answer.text[start:end]`, and the reason.
+
+    The sentence cites no passage, or one that does not support it (see `askance.text.support`).
+    """
+
+    start: int
+    end: int
+    why: str
+
+
+UNSUPPORTED = "[?]"
+"""The mark of an unsupported sentence in plain text."""
 NOT_IN_DOCUMENTS = "Not in the documents"
 """What a reader is told about an answer that was abstained from."""
 
@@ -47,6 +61,10 @@ class Answer:
         source: Where the answer comes from, such as "from [1]" or "from memory, 0.93" (see
             `text.support.source_of`); empty if it is unknown. Its number depends on the batch, so answers
             that differ only in it are equal.
+        unsupported: The sentences of the text that no passage supports, in order. An abstained answer, and
+            one for which no passage was found, have none: they say as a whole where they come from.
+        checked_by: The name of the model that judged the sentences that cite a passage; empty if only their
+            names and numbers were compared.
     """
 
     text: str
@@ -57,6 +75,8 @@ class Answer:
     confidence: float | None = None
     abstained: str = ""
     source: str = field(default="", compare=False)
+    unsupported: tuple[UnsupportedSentence, ...] = ()
+    checked_by: str = ""
 
     @property
     def statement(self) -> str:

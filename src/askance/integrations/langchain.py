@@ -80,8 +80,8 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
     The input is that of a chat model: a text, messages or a prompt. The last message is the question, and the
     earlier ones are the conversation (see `Conversation`). The output is a message with the answer. Its
     `response_metadata` has the keys `short_answer`, `confidence`, `abstained`, `source`, `citations`,
-    `decisions`, and `ignored` with sentences about system messages, which are not used, since methods have
-    their own prompts.
+    `unsupported`, `decisions`, and `ignored` with sentences about system messages, which are not used, since
+    methods have their own prompts.
     `astream` yields the text of the answer as soon as it is final.
 
     Args:
@@ -141,6 +141,7 @@ def _details(answered: Answered, events: list[AnyEvent], ignored: list[str]) -> 
             "abstained": answer.abstained,
             "source": answer.source,
             "citations": [dataclasses.asdict(citation) for citation in answer.citations],
+            "unsupported": [dataclasses.asdict(each) for each in answer.unsupported],
             "decisions": [dataclasses.asdict(event) for event in events if event.type == "decide"],
             "ignored": ignored,
         },

@@ -25,6 +25,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from askance.ask import Engine, NoRetriever
 from askance.conversation import engine_for
+from askance.core.answers import UNSUPPORTED
 from askance.core.errors import AskanceError
 from askance.core.parameters import method_spec
 from askance.core.trace import Decided, Noted, Searched, Trace
@@ -80,15 +81,18 @@ class ToolAnswer:
     """The result of the tool `ask`.
 
     Attributes:
-        answer: The answer, with the number of each cited passage in square brackets.
+        answer: The answer, with the number of each cited passage in square brackets, and [?] in a sentence
+            that no passage supports.
         short_answer: The short answer; empty if there is none.
         sources: The cited passages.
+        unsupported: The sentences that no passage supports, each with the reason.
         trace_id: The id of the trace, for the tool `why`.
     """
 
     answer: str
     short_answer: str
     sources: list[Source]
+    unsupported: list[str]
     trace_id: str
     method: str
     searches: int
@@ -147,9 +151,10 @@ class _Tools:
         answer, usage = result.answer, result.usage
         cited = enumerate(cited_passages(answer), start=1)
         return ToolAnswer(
-            answer=answer.statement if answer.abstained else marked(answer),
+            answer=answer.statement if answer.abstained else marked(answer, UNSUPPORTED),
             short_answer="" if answer.abstained else answer.short,
             sources=[Source(*_source(number, passage)) for number, passage in cited],
+            unsupported=[f"{answer.text[each.start : each.end]}: {each.why}" for each in answer.unsupported],
             trace_id=trace_id,
             method=str(method_spec(engine.method)),
             searches=usage.searches,

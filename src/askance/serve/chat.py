@@ -78,6 +78,10 @@ class ChatQuestion:
             "confidence": answer.confidence,
             "abstained": answer.abstained,
             "source": answer.source,
+            "unsupported": [
+                {"text": answer.text[each.start : each.end], "why": each.why} for each in answer.unsupported
+            ],
+            "checked_by": answer.checked_by,
             "decisions": dict(sorted(decisions.items())),
             "ignored": self.ignored,
         }

@@ -19,8 +19,9 @@ from askance.serve.plain_text import PlainText, plain_text
 UrlOf = Callable[[Passage], str]
 """A function that returns the URL at which the server shows a passage."""
 _MARKUP = re.compile(r"[\[\]()<>*_`|\\]")
-_MAX_TITLE = 120
+_MAX_LINE = 120
 _SOURCES = "\n\nSources:\n"
+_UNSUPPORTED = "\n\nUnsupported:\n"
 _NUMBERS = re.compile(r" \[\d+\]")
 
 
@@ -37,35 +38,43 @@ def passage_url(base: str, id: str, signature: str = "") -> str:
 
 def title_of(passage: Passage) -> str:
     """Return the title of a passage, or its id, and its page and section, on one line without Markdown."""
-    title = ", ".join(filter(None, (passage.title or passage.id, passage.place)))
-    line = " ".join(_MARKUP.sub(" ", title).split())
-    return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
+    return _line(", ".join(filter(None, (passage.title or passage.id, passage.place))))
+
+
+def _line(text: str) -> str:
+    line = " ".join(_MARKUP.sub(" ", text).split())
+    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
 
 
 def without_sources(content: str) -> str:
-    """Return the text of an earlier answer without its numbers and its list of sources."""
-    return _NUMBERS.sub("", content.partition(_SOURCES)[0])
+    """Return the text of an earlier answer without its numbers and its lists."""
+    return _NUMBERS.sub("", content.partition(_SOURCES)[0].partition(_UNSUPPORTED)[0])
 
 
 def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of an answer with numbers and the list of sources, and the annotations for OpenAI.
+    """Return the text of an answer with numbers and lists, and the annotations for OpenAI.
 
-    The offsets of the annotations count characters of the returned text.
+    The lists are those of the unsupported sentences and of the sources. The offsets of the annotations count
+    characters of the returned text. Their field `unsupported` is the reason why the passage is no support.
     """
     text, citations = plain_text(answer.text), _in_order(answer.citations)
     offsets = [citation.end for citation in citations]
     markers = [_number(citation, text, citation.end) for citation in citations]
     lengths, annotations = [*accumulate(map(len, markers), initial=0)], []
+    reasons = {each.end: each.why for each in answer.unsupported}
     for citation in citations:
         start = citation.start + lengths[bisect_right(offsets, citation.start)]
         end = citation.end + lengths[bisect_left(offsets, citation.end)]
         url, title = url_of(citation.passage), title_of(citation.passage)
         fields = {"url": url, "title": title, "start_index": start, "end_index": end}
+        fields |= {"unsupported": reasons[citation.end]} if citation.end in reasons else {}
         annotations.append({"type": "url_citation", "url_citation": fields})
     pieces = map(slice, (0, *offsets), (*offsets, None))
     numbered = "".join(text[piece] + marker for piece, marker in zip(pieces, (*markers, ""), strict=True))
     if answer.abstained:
         numbered += f"\n\n{plain_text(answer.statement)}"
+    unsupported = [f"- {_line(answer.text[each.start : each.end])}" for each in answer.unsupported]
+    numbered += _UNSUPPORTED + plain_text("\n".join(unsupported)) if unsupported else ""
     passages = {citation.number: citation.passage for citation in citations}
     sources = [f"[{number}] {title_of(each)}: {url_of(each)}" for number, each in sorted(passages.items())]
     return numbered + (_SOURCES + "\n".join(sources) if sources else ""), annotations

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from rich.tree import Tree
 
 from askance.ask import describe_models
 from askance.core import trace
-from askance.core.answers import NOT_IN_DOCUMENTS, UPPER_BOUND, Usage
+from askance.core.answers import NOT_IN_DOCUMENTS, UNSUPPORTED, UPPER_BOUND, Usage
 from askance.core.safe_text import printable_record
-from askance.core.types import Passage, Question
+from askance.core.types import Question
 from askance.methods.common.answer_text import quotable_texts
 from askance.text.markers import UnmarkedText, without_markers
 
@@ -29,6 +30,8 @@ ACTIONS, _DOES, _SIGNALS, _NUMBERS, _SPENT, _SCORES = TERMS.values()
 Before = Sequence[trace.AnyEvent]
 _ROOT = "0"
 _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
+_MOST_REASONS = 20
+"""The number of unsupported sentences of an answer of which the reason is shown."""
 
 
 def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
@@ -90,6 +93,8 @@ class Legend:
                 yield from ((name, meaning) for name, meaning in _SPENT.items() if name in event.numbers)
             if event.name == "choose" and event.numbers:
                 yield "choose", "(number) after a candidate: its score among the candidates"
+        elif isinstance(event, trace.Answered) and event.answer.unsupported:
+            yield UNSUPPORTED, f"{UNSUPPORTED} after a sentence: no passage supports it"
 
 
 def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) -> RenderableType | None:
@@ -195,14 +200,16 @@ def _generated(event: trace.Generated, _: Before) -> RenderableType:
 
 def _answered(event: trace.Answered, before: Before) -> RenderableType:
     answer = event.answer
-    written, cited, start = shown_plain(answer.text, before), Text(), 0
-    sources: dict[int, Passage] = {}
-    for citation in answer.citations:
-        sources[citation.number] = citation.passage
-        end = written.offset(citation.end)
-        cited.append(written.text[start:end]).append(f" [{citation.number}]", style=QUERY)
-        start = end
-    cited.append(written.text[start:])
+    written, cited = shown_plain(answer.text, before), Text()
+    text, sources = Text(written.text), {each.number: each.passage for each in answer.citations}
+    marks = [(written.offset(each.end), f" [{each.number}]", QUERY) for each in answer.citations]
+    for each in answer.unsupported:
+        start, end = written.offset(each.start), written.offset(each.end)
+        text.stylize(WEAK, start, end)
+        marks.append((end, f" {UNSUPPORTED}", WEAK))
+    marks = [*sorted(marks, key=itemgetter(0)), (len(text), "", "")]
+    for piece, (_, mark, style) in zip(text.divide([end for end, *_ in marks[:-1]]), marks, strict=True):
+        cited.append_text(piece).append(mark, style=style)
     lines = [Text(""), cited]
     if answer.abstained:
         cited.stylize(PROVISIONAL)
@@ -213,6 +220,10 @@ def _answered(event: trace.Answered, before: Before) -> RenderableType:
     for number, passage in sorted(sources.items()):
         source = (f"  {passage.location}", PROVISIONAL)
         lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
+    ends = {each.end for each in answer.citations}  # the reasons for other sentences are blocks of their own
+    for each in [each for each in answer.unsupported if each.end in ends][:_MOST_REASONS]:
+        sentence = _one_line(written.text[written.offset(each.start) : written.offset(each.end)])
+        lines.append(Text.assemble((f"{UNSUPPORTED} ", WEAK), (f"{sentence} {each.why}", PROVISIONAL)))
     confidence = "" if answer.confidence is None else f"confidence {answer.confidence:.2f} · "
     origin = f"{answer.source} · " if answer.source else ""
     return Group(*lines, Text(""), Text(origin + confidence + usage_line(event.usage), style=PROVISIONAL))

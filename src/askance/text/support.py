@@ -10,7 +10,7 @@ A sentence that states only the answer ("So the answer is Pisa.") is judged toge
 passage must contain all words of the answer and, if the answer is a single word, one word of the question.
 For a bare yes or no, the passage must contain the names in the question and half of the question's words.
 Words are compared without case, accents, hyphens and plural "s". The endings of long words may differ by two
-letters ("Korea", "Korean").
+letters ("Korea", "Korean"). Numbers are compared in one form ("1,000", "1000"; see `words.plain_numbers`).
 
 If no passage supports a sentence that states only the answer, the sentence takes citations from an earlier
 sentence that contains the answer. It cites those passages of the earlier sentence that contain the answer.
@@ -18,6 +18,14 @@ sentence that contains the answer. It cites those passages of the earlier senten
 Only passages that were in the prompt while the sentence was generated can be cited. If the model named
 supporting passages in markers, these are cited. Otherwise, the supporting passage with the most words of the
 sentence is cited. Ties go to the passage found last, and then to the best ranked passage.
+
+A sentence of an answer is unsupported if
+
+- it cites no passage, although passages were found; a question makes no claim;
+- the passages that it cites lack one of its names, numbers or dates, which happens where a method judges
+  support itself, or one citation is for the whole text;
+- a cross-encoder finds that none of these passages supports it. It reads the question with the sentence
+  beside each passage, as the one that comes with askance was trained to.
 
 The source of a whole answer is passages that say it, or the model's memory (see `source_of`).
 """
@@ -28,17 +36,18 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from askance.core.answers import Answer, Citation
-from askance.core.trace import AnyEvent, Decided, Generated, Searched, TracedToken
-from askance.core.types import Hit, Passage
+from askance.core.answers import Answer, Citation, UnsupportedSentence
+from askance.core.ports import PairScorer
+from askance.core.trace import AnyEvent, Decided, Generated, Searched, TracedToken, Uncited
+from askance.core.types import Hit, Passage, relevance
 from askance.text.answers import is_yes_or_no, sentence_spans, split_statement
 from askance.text.linguistics import content_words, entity_spans
 from askance.text.markers import without_markers
-from askance.text.words import normalised
+from askance.text.words import compatibility_form, normalised, plain_numbers
 
 LEAST_SHARE = 0.5
 """The minimum fraction of a sentence's content words that a supporting passage must contain."""
@@ -55,6 +64,14 @@ _QUOTATION = re.compile(r"[\"“„”«»‹›‘‚「」『』《》()（）
 _NEXT = re.compile(r"(?:\s|(?<=[。！？]))\W*\w+\W")
 """The word after a sentence, complete."""
 _CLOSING = re.compile(r"[.!?…。！？؟।]+[\"'”’)」』）]*\Z")
+_PART = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])|[^-.'’]+")
+"""A part of a word: a decimal number, or what hyphens, full stops and apostrophes separate."""
+_NUMERALS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+LEAST_SUPPORT = 0.15
+"""The probability of support below which a cross-encoder objects to a citation (see docs/citations.md)."""
+MOST_PAIRS = 50
+"""The maximum number of sentences with a passage that a cross-encoder reads for one answer."""
+_QUESTION_MARKS = ("?", "？", "؟")
 STEM_LETTERS, MOST_ENDING = 5, 2
 """Two words match if the shorter has at least `STEM_LETTERS` letters, starts the longer one, and is at most
 `MOST_ENDING` letters shorter."""
@@ -163,9 +180,8 @@ def sentence_support(
         known: The passages that the first sentences cite, which are not yielded.
     """
     line_start = text.rfind("\n", 0, known[-1].end) + 1 if known else 0
-    lines = re.compile(r"[^\n]+").finditer(text, line_start)  # a line break always ends a sentence
     spans = [(each.start, each.end) for each in known if each.end < line_start]
-    spans += [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
+    spans += _spans_by_line(text, line_start)
     support, named = [*known], defaultdict[int, list[ModelMarker]](list)
     for mark in marks:
         named[_sentence_of(mark.offset, text, spans)].append(mark)
@@ -178,6 +194,12 @@ def sentence_support(
         restated = () if passages else _cited_before(text[start:end], text, support)
         support.append(SentenceSupport(start, end, passages or restated, "" if restated else why))
         yield support[-1]
+
+
+def _spans_by_line(text: str, start: int = 0) -> list[tuple[int, int]]:
+    """Return the sentences of `text[start:]`. A line break always ends a sentence."""
+    lines = re.compile(r"[^\n]+").finditer(text, start)
+    return [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
 
 
 def final_support(
@@ -289,14 +311,26 @@ def _shown_within(start: int, end: int, shown: PromptPassages) -> list[Hit]:
 
 @lru_cache(maxsize=256)  # each passage is compared with every sentence
 def _words(text: str) -> frozenset[str]:
-    """Return the content words of a text, without accents, hyphens and plural "s"."""
-    plain = "".join(char for char in normalised("NFKD", text) if not unicodedata.combining(char))
-    parts = {part for word in content_words(plain) for part in re.split(r"[-.'’]", word) if part}
+    """Return the content words of a text, without accents, hyphens and plural "s", and numbers in digits."""
+    decomposed = normalised("NFKD", compatibility_form(plain_numbers(text)))
+    plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    parts = {part for word in content_words(plain) for part in _PART.findall(word)}
+    parts = {str(_NUMERALS.index(part)) if part in _NUMERALS else part for part in parts}
     return frozenset(part[:-1] if len(part) > 3 and part.endswith("s") else part for part in parts)
 
 
+def _names(text: str) -> list[str]:
+    return [text[start:end] for start, end in entity_spans(text)]
+
+
 def _named(text: str) -> frozenset[str]:
-    return frozenset(word for start, end in entity_spans(text) for word in _words(text[start:end]))
+    return frozenset(word for name in _names(text) for word in _words(name))
+
+
+def missing_names(sentence: str, passages: Iterable[Passage]) -> list[str]:
+    """Return the names, numbers and dates in a sentence that have a word that no passage contains."""
+    held = frozenset[str]().union(*(_words(f"{each.title}\n{each.text}") for each in passages))
+    return [name for name in _names(sentence) if not all(_contains(held, word) for word in _words(name))]
 
 
 def _contains(words: frozenset[str], word: str) -> bool:
@@ -316,6 +350,7 @@ class CitedSentence:
 
     text: str
     passages: tuple[Passage, ...]
+    is_unsupported: bool = False
 
 
 def unmarked(text: str) -> str:
@@ -331,18 +366,63 @@ def unmarked(text: str) -> str:
 
 def cited_sentences(answer: Answer) -> tuple[CitedSentence, ...]:
     """Return the sentences of an answer, each with the passages cited for the sentence or a part of it."""
-    texts = ((unmarked(text).strip(), cited) for text, cited in sentence_citations(answer))
-    return tuple(CitedSentence(text, _distinct(cited)) for text, cited in texts if text)
+    starts, found = [each.start for each in answer.unsupported], list[CitedSentence]()
+    for (start, end), cited in sentence_citations(answer, sentence_spans(answer.text)):
+        if text := unmarked(answer.text[start:end]).strip():
+            is_unsupported = bisect_left(starts, start) < bisect_left(starts, end)
+            found.append(CitedSentence(text, _distinct(cited), is_unsupported))
+    return tuple(found)
 
 
-def sentence_citations(answer: Answer) -> Iterator[tuple[str, list[Citation]]]:
-    """Yield the sentences of an answer, each with the citations for the sentence or a part of it."""
-    spans = sentence_spans(answer.text)
+def sentence_citations(
+    answer: Answer, spans: Sequence[tuple[int, int]] = ()
+) -> Iterator[tuple[tuple[int, int], list[Citation]]]:
+    """Yield the sentences of an answer, each with the citations for the sentence or a part of it.
+
+    Args:
+        spans: The offsets of the sentences; by default of the first 1,000, in which a line break always ends
+            one.
+    """
+    spans = spans or _spans_by_line(answer.text)[:_MOST_SENTENCES]
     ends, citations = [end for _, end in spans], [list[Citation]() for _ in spans]
     for each in answer.citations:
         for cited in citations[bisect_right(ends, each.start) : bisect_left(spans, (each.end,))]:
             cited.append(each)
-    yield from ((answer.text[slice(*span)], cited) for span, cited in zip(spans, citations, strict=True))
+    yield from zip(spans, citations, strict=True)
+
+
+async def checked_answer(
+    question: str, answer: Answer, events: Sequence[AnyEvent], scorer: PairScorer | None
+) -> Answer:
+    """Return an answer with its unsupported sentences (see the module). An abstained answer has none.
+
+    Args:
+        events: The trace of the question.
+        scorer: The cross-encoder; None if only words are compared.
+
+    Raises:
+        ModelFailure: The cross-encoder failed.
+    """
+    if answer.abstained or not any(isinstance(event, Searched) and event.hits for event in events):
+        return answer
+    reasons = {event.text.strip(): event.why for event in events if isinstance(event, Uncited)}
+    objections, pairs = dict[tuple[int, int], str](), list[tuple[tuple[int, int], str, Passage]]()
+    for span, citations in sentence_citations(answer):
+        sentence, passages = answer.text[slice(*span)], [citation.passage for citation in citations]
+        missing = missing_names(sentence, passages) if passages else []
+        if missing:
+            objections[span] = f"the passages it cites lack {', '.join(map(repr, missing[:3]))}"
+        elif not passages and any(map(str.isalnum, sentence)) and not sentence.endswith(_QUESTION_MARKS):
+            objections[span] = reasons.get(sentence) or "it cites no passage"
+        pairs += [(span, f"{question} {sentence}", each) for each in passages if not missing]
+    pairs, best = pairs[:MOST_PAIRS], dict[tuple[int, int], float]()
+    texts = [(claim, each.titled_text) for _, claim, each in pairs] if scorer else []
+    logits = await scorer.score_pairs(texts) if scorer and texts else ()
+    for (span, *_), logit in zip(pairs, logits, strict=bool(logits)):
+        best[span] = max(math.exp(relevance(logit)[0]), best.get(span, 0.0))
+    weak = {span: f"the cross-encoder gives it {p:.2f}" for span, p in best.items() if p < LEAST_SUPPORT}
+    unsupported = (UnsupportedSentence(*span, why) for span, why in sorted((objections | weak).items()))
+    return replace(answer, unsupported=tuple(unsupported), checked_by=scorer.name if scorer and best else "")
 
 
 def cited_passages(answer: Answer) -> tuple[Passage, ...]:
@@ -355,17 +435,21 @@ def _distinct(citations: Iterable[Citation]) -> tuple[Passage, ...]:
     return tuple({citation.passage.id: citation.passage for citation in in_order}.values())
 
 
-def marked(answer: Answer) -> str:
+def marked(answer: Answer, unsupported: str = "") -> str:
     """Return an answer on one line, with citation markers before the full stop of each sentence.
 
     The numbers in the markers are positions in `cited_passages`, from 1. Markers that are already
     in the text are removed.
+
+    Args:
+        unsupported: The mark of a sentence that no passage supports.
     """
     numbers = {passage.id: number for number, passage in enumerate(cited_passages(answer), start=1)}
     sentences = []
     for sentence in cited_sentences(answer):
         cited = sorted(numbers[passage.id] for passage in sentence.passages)
-        markers = (" " * bool(cited)) + "".join(f"[{number}]" for number in cited)
+        markers = "".join(f"[{number}]" for number in cited) + unsupported * sentence.is_unsupported
+        markers = " " * bool(markers) + markers
         closing = _CLOSING.search(sentence.text)
         end = closing.start() if closing else len(sentence.text)
         sentences.append(sentence.text[:end] + markers + sentence.text[end:])

@@ -96,6 +96,30 @@ def compatibility_form(text: str) -> str:
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), plain)
 
 
+_GROUPED = re.compile(r"(?<![\d.,])(?!0)\d{1,3}([,.'’\u00a0\u2009\u202f])\d{3}(?:\1\d{3})*(?!\d)")
+_SCALED = re.compile(r"(?<![\d.])(\d{1,9})(?:\.(\d{1,9}))? (thousand|million|billion)\b", re.IGNORECASE)
+_ZEROS = {"thousand": 3, "million": 6, "billion": 9}
+_UNIT = re.compile(r"(?<=\d)(?:(?:st|nd|rd|th)\b| ?(?:%|per ?cent\b))", re.IGNORECASE)
+
+
+def plain_numbers(text: str) -> str:
+    """Return text with one form for numbers that are written in several.
+
+    Numbers have no separators of thousands, a decimal point, and neither a percent sign nor the ending of an
+    ordinal.
+
+    >>> plain_numbers("1,000 or 1.000; 2,5 % or 2.5 per cent; 3.5 million or 3,500,000; May 4th")
+    '1000 or 1000; 2.5 or 2.5; 3500000 or 3500000; May 4'
+    """
+    text = re.sub(r"(?<=\d),(?=\d)", ".", _GROUPED.sub(lambda number: re.sub(r"\D", "", number[0]), text))
+    return _UNIT.sub("", _SCALED.sub(_written_out, text))
+
+
+def _written_out(number: re.Match[str]) -> str:
+    num_zeros, decimals = _ZEROS[number[3].lower()], number[2] or ""
+    return number[0] if len(decimals) > num_zeros else number[1] + decimals.ljust(num_zeros, "0")
+
+
 def joined(pieces: Iterable[str]) -> str:
     """Return pieces of text joined by spaces, but without a space between two pieces of Han or Kana.
 

@@ -7,15 +7,15 @@ import { charactersOf } from "./trace.js";
 export function answerBlock(trace) {
   const answered = trace.answered;
   if (!answered) return growingAnswer(trace);
-  const { text, short, citations, confidence, abstained, source } = answered.answer;
+  const { text, short, citations, confidence, abstained, source, unsupported = [] } = answered.answer;
   const origin = source && h("span", { class: "note source" }, source);
   return h("div", { class: "answer" },
     abstained ? h("p", { class: "error" }, `Not in the documents: ${abstained}. Unsupported:`) : null,
-    h("p", { class: "answer-text" }, citedText(text, citations)),
+    h("p", { class: "answer-text" }, citedText(text, citations, unsupported)),
     !abstained && short && short !== text ? h("p", { class: "short" }, h("span", { class: "label" }, "Short answer"), " ", h("strong", {}, short), " ", origin) : origin,
     confidence == null ? null : h("p", { class: "note" }, `Confidence ${confidence.toFixed(2)}`),
     sourceList(citations, text),
-    uncitedBlock(trace));
+    unsupportedBlock(trace, text, citations, unsupported));
 }
 
 function growingAnswer(trace) {
@@ -28,15 +28,16 @@ function errorBlock(error) {
   return h("p", { class: "error", role: "alert" }, `${error.place}: ${error.message || error.error}`);
 }
 
-function citedText(text, citations) {
+function citedText(text, citations, unsupported) {
   const pieces = [];
+  const isUnsupported = (part) => unsupported.some((each) => each.start < part.end && part.start < each.end);
   let at = 0;
-  for (const citation of [...citations].sort((one, other) => one.end - other.end || one.number - other.number)) {
-    const start = Math.max(at, citation.start);
+  for (const part of [...citations, ...unsupported].sort((one, other) => one.end - other.end || (one.number ?? Infinity) - (other.number ?? Infinity))) {
+    const start = Math.max(at, part.start);
     if (start > at) pieces.push(charactersOf(text, at, start));
-    if (citation.end > start) pieces.push(h("span", { class: "cited" }, charactersOf(text, start, citation.end)));
-    at = Math.max(at, citation.end);
-    pieces.push(citationButton(citation, text));
+    if (part.end > start) pieces.push(h("span", { class: `${part.passage ? "cited" : ""} ${isUnsupported(part) ? "unsupported" : ""}`.trim() }, charactersOf(text, start, part.end)));
+    at = Math.max(at, part.end);
+    pieces.push(part.passage ? citationButton(part, text) : h("span", { class: "unsupported-mark", title: `No passage supports this: ${part.why}` }, " [?]"));
   }
   return [...pieces, charactersOf(text, at)];
 }
@@ -61,11 +62,13 @@ function sourceList(citations, text) {
       " ", h("span", { class: "note" }, citation.passage.source))));
 }
 
-function uncitedBlock(trace) {
-  const uncited = trace.ofType("uncited");
-  if (!uncited.length) return null;
-  return h("details", { class: "uncited" }, h("summary", {}, `Without a citation (${uncited.length})`),
-    h("ul", {}, uncited.slice(0, 50).map((event) => h("li", {}, `“${oneLine(event.text)}” `, h("span", { class: "note" }, event.why)))));
+function unsupportedBlock(trace, text, citations, unsupported) {
+  const ends = new Set(citations.map((citation) => citation.end));
+  const doubted = unsupported.filter((each) => ends.has(each.end)).map((each) => ({ text: charactersOf(text, each.start, each.end), why: each.why }));
+  const reasons = [...trace.ofType("uncited"), ...doubted];
+  if (!reasons.length) return null;
+  return h("details", { class: "uncited" }, h("summary", {}, `${doubted.length ? "Unsupported" : "Without a citation"} (${reasons.length})`),
+    h("ul", {}, reasons.slice(0, 50).map((event) => h("li", {}, `“${oneLine(event.text)}” `, h("span", { class: "note" }, event.why)))));
 }
 
 /** Open a passage in a dialog and mark the sentence that shares the most words with `cited`. */
