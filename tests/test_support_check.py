@@ -42,6 +42,12 @@ def recorded(*uncited, found=(PISA, BONN)):
     return trace
 
 
+def decided(outcome):
+    trace = recorded()
+    trace.decide("source", outcome, "the guard says so")
+    return trace
+
+
 def checked(answer, trace, scorer=None):
     found = asyncio.run(checked_answer(QUESTION, answer, trace.events, scorer))
     return {answer.text[each.start : each.end]: each.why for each in found.unsupported}, found.checked_by
@@ -67,12 +73,14 @@ CITED = (cite(STANDS, PISA), cite(BORN, BONN, 2))
         (Answer(f"Where?\n{STANDS}\nIn Rome", "", (Citation(1, PISA, 7, 7 + len(STANDS)),)), recorded(),
          {"In Rome": "it cites no passage"}),
         (Answer("它在哪里？ …"), recorded(), {}),
-        # Without passages, the answer is from memory as a whole; an abstained one says so itself.
+        # Without passages or by a decision, it is from memory as a whole; an abstained one says so itself.
         (Answer(TEXT), Trace(), {}),
         (Answer(TEXT), recorded(found=()), {}),
         (Answer(TEXT, abstained="no passage supports it"), recorded(), {}),
+        (Answer(TEXT), decided("memory"), {}),
+        (Answer(STANDS), decided("passages"), {STANDS: "it cites no passage"}),
     ],
-    ids=range(10),
+    ids=range(12),
 )  # fmt: skip
 def test_a_sentence_is_unsupported_without_a_citation_or_if_its_passages_lack_a_name(
     answer, trace, unsupported

@@ -61,8 +61,9 @@ class Answer:
         source: Where the answer comes from, such as "from [1]" or "from memory, 0.93" (see
             `text.support.source_of`); empty if it is unknown. Its number depends on the batch, so answers
             that differ only in it are equal.
-        unsupported: The sentences of the text that no passage supports, in order. An abstained answer, and
-            one for which no passage was found, have none: they say as a whole where they come from.
+        unsupported: The sentences of the text that no passage supports, in order. An abstained answer, one
+            for which no passage was found, and one that the method itself has taken from memory have none:
+            they say as a whole where they come from.
         checked_by: The name of the model that judged the sentences that cite a passage; empty if only their
             names and numbers were compared.
     """

@@ -394,7 +394,9 @@ def sentence_citations(
 async def checked_answer(
     question: str, answer: Answer, events: Sequence[AnyEvent], scorer: PairScorer | None
 ) -> Answer:
-    """Return an answer with its unsupported sentences (see the module). An abstained answer has none.
+    """Return an answer with its unsupported sentences (see the module).
+
+    An abstained answer has none, and neither has one that the method itself has taken from memory.
 
     Args:
         events: The trace of the question.
@@ -403,7 +405,8 @@ async def checked_answer(
     Raises:
         ModelFailure: The cross-encoder failed.
     """
-    if answer.abstained or not any(isinstance(event, Searched) and event.hits for event in events):
+    has_passages = any(isinstance(event, Searched) and event.hits for event in events)
+    if answer.abstained or not has_passages or _ruling(events) == "memory":
         return answer
     reasons = {event.text.strip(): event.why for event in events if isinstance(event, Uncited)}
     objections, pairs = dict[tuple[int, int], str](), list[tuple[tuple[int, int], str, Passage]]()
@@ -470,9 +473,7 @@ def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
     """
     if answer.abstained or not answer.text.strip():
         return ""
-    decisions = (event for event in reversed(events) if isinstance(event, Decided))
-    ruling = next((event.outcome for event in decisions if event.name in ("source", "choose")), "")
-    ruling = ruling if ruling in ("memory", "passages") else ""  # another method has chosen between answers
+    ruling = _ruling(events)
     if ruling != "memory":
         if answer.citations and (ruling or _is_cited(answer)):
             numbers = sorted({citation.number for citation in answer.citations})
@@ -482,6 +483,13 @@ def source_of(answer: Answer, events: Sequence[AnyEvent]) -> str:
             return f"from “{title}”" if title else "from passages"
     probability = _probability(answer, events)
     return "from memory" if probability is None else f"from memory, {probability:.2f}"
+
+
+def _ruling(events: Sequence[AnyEvent]) -> str:
+    """Return "memory" or "passages" if the method has decided between the two, and otherwise nothing."""
+    decisions = (event for event in reversed(events) if isinstance(event, Decided))
+    ruling = next((event.outcome for event in decisions if event.name in ("source", "choose")), "")
+    return ruling if ruling in ("memory", "passages") else ""  # another method has chosen between answers
 
 
 def _is_cited(answer: Answer) -> bool:
