@@ -99,7 +99,7 @@ def ask(question: str, folder: Path) -> None:
             del os.environ[name]
     os.environ |= {"HOME": str(folder), "ASKANCE_CACHE": str(folder), "PYTHONPATH": str(Path(FOLDER).parent)}
     os.environ["TERM"] = "dumb"
-    indexing = [sys.executable, "-m", "askance", "index", "@sample", "--out", "index"]
+    indexing = [sys.executable, "-m", "askance", "index", "@sample", "--out", "index", "--encoder", "none"]
     sys.argv = ["askance", "ask", question, "--index", "index", "--method", "dragin", "--no-support-check"]
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
         subprocess.run(indexing, check=True, capture_output=True)

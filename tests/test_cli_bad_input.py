@@ -61,7 +61,7 @@ search x                                          -> no index is named
 search x y                                        -> (y): put the query in quotes
 search x --index vec -k 0                         -> -k
 search x --index vec --retriever dens             -> did you mean 'dense'
-search x --index vec --encoder scripted           -> an encoder is given, but nothing uses it
+search x --index vec --retriever bm25 --encoder scripted -> an encoder is given, but nothing uses it
 search x --index idx --retriever bm25?k1=-1       -> of the retriever bm25: give a number from 0 to 100
 search x --index idx --retriever bm25?b=1.1       -> b='1.1' of the retriever bm25: give a number from 0 to 1
 search x --index idx --retriever bm25?c=1         -> unknown retriever option 'c' in 'bm25': there is none

@@ -201,7 +201,7 @@ def test_the_manifest_of_an_index_names_no_code(run, index, attack, tmp_path):
 
 
 def test_a_server_that_adds_documents_runs_no_code_of_the_index(index):
-    with serving(index=index, method="closed_book") as server:
+    with serving(index=index, retriever="bm25", method="closed_book") as server:
         document = {"documents": [{"id": "a", "text": "The Tiber flows through Rome."}]}
         response = server.client.post("/v1/documents", json=document)
         assert (response.status_code, response.json()["error"]["code"]) == (503, "index_failed")

@@ -79,7 +79,7 @@ def test_it_chooses_as_the_method_does(cls, changes):
         method = cls(**parameters, **changes)
         expected, _, _ = run(method, model)
         answer, trace = again(method, recorded)
-        assert answer == replace(expected.answer, source="")
+        assert answer == replace(expected.answer, source="", unsupported=())
         assert trace.committed == expected.trace.committed
         assert trace.usage().searches == 1
         chosen = [each for each in trace.events if isinstance(each, Expanded)]
