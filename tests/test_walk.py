@@ -13,8 +13,8 @@ from askance.text.answers import short_answer
 
 MOST = [(75, 50), (95, 46), (170, 67)]
 """The most functions and files of the first part, of the second, and of both; they rise only for a feature
-that a user sees. A few more
-functions than are counted are allowed, since the model writes another text on another processor."""
+that a user sees. A few more functions than are counted are allowed, since the model writes another text on
+another processor."""
 LENGTH = re.compile(r": (\d+) functions hand on to another file · (\d+) files$", re.MULTILINE)
 
 
