@@ -17,14 +17,16 @@ import sqlite3
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
-from askance.core.filters import FieldKinds, Filter
+from askance.core.filters import FieldKind, FieldKinds, Filter
 from askance.retrieval.filters import (
     KNOWN_FIELDS,
     STORAGE_CLASSES,
@@ -33,13 +35,22 @@ from askance.retrieval.filters import (
     sql_condition,
     stored,
 )
-from askance.retrieval.index.document_files import TABLES, UNCHANGING, TableState, state_type, views_of
+from askance.retrieval.index.document_files import TABLES, UNCHANGING
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.index_folder import BASE
 
 _PENDING_ROWS = 1_000
 _CACHE_KB = 32_000
 _ENTRIES = "SELECT number, id, place, digest, passages, scripts, segment, first_row FROM documents"
+_DOCUMENTS = (
+    "SELECT old.number AS number, id, given_id, place, title, source, path, type, date, digest, passages,"
+    " scripts, coalesce(new.segment, vectors.segment, -1) AS segment,"
+    " coalesce(new.first_row, vectors.first_row, -1) AS first_row"
+    " FROM {0}.documents AS old JOIN {0}.files AS file ON file.number = old.file"
+    " LEFT JOIN main.vectors AS new ON new.document = old.number"
+    " LEFT JOIN {0}.vectors AS vectors ON vectors.document = old.number"
+)
+_VALUES = "SELECT name, value, document FROM {0}.document_values JOIN {0}.field_values ON id = value_id"
 GIVEN_ID = "(given_id = ? OR id = ? AND given_id IS NULL)"
 """The condition that a document itself has some id."""
 
@@ -82,6 +93,68 @@ class Selection:
     numbers: NDArray[np.int64]
     is_selected: NDArray[np.bool_]
     num_passages: int
+
+
+@dataclass(slots=True)
+class TableState:
+    """The counts of all documents together, and the state of their vectors.
+
+    Attributes:
+        stamp: The name of the lexical commit to which the last commit belongs; empty if there is none.
+        hash: The sum of a hash of each document with its id, so it does not depend on their order.
+        last_number: The greatest number that a document has had.
+        encoded_up_to: The number up to which all documents have vectors.
+        segment: The segment of vectors that is in use.
+        live: The number of its rows in use.
+        end: A number of rows that has all rows in use.
+        scripts: The number of passages with letters of each script.
+        fields: The number of documents with each field, by the type of its value.
+    """
+
+    stamp: str = ""
+    documents: int = 0
+    passages: int = 0
+    hash: int = 0
+    last_number: int = 0
+    encoded_up_to: int = 0
+    segment: int = 1
+    live: int = 0
+    end: int = 0
+    scripts: dict[str, int] = field(default_factory=dict)
+    fields: dict[str, dict[FieldKind, int]] = field(default_factory=dict)
+
+    def count(self, id: str, digest: bytes, passages: int, scripts: str, sign: int) -> None:
+        """Count a document that is added (1) or removed (-1), without its fields and vectors."""
+        hashed = hashlib.blake2b(f"{id}\0".encode() + digest, digest_size=16).digest()
+        self.hash = (self.hash + sign * int.from_bytes(hashed)) % (1 << 128)
+        self.documents += sign
+        self.passages += sign * passages
+        for name, count in (json.loads(scripts) if scripts else {"Latin": passages}).items():
+            self.scripts[name] = self.scripts.get(name, 0) + sign * count
+
+    def count_field(self, name: str, kind: FieldKind, sign: int) -> None:
+        """Count a field of a document that is added (1) or removed (-1)."""
+        kinds = self.fields.setdefault(name, {})
+        kinds[kind] = kinds.get(kind, 0) + sign
+
+
+@cache
+def state_type() -> TypeAdapter[TableState]:
+    return TypeAdapter(TableState)
+
+
+def views_of(has_base: bool) -> str:
+    """Return the statements that create the views of the documents and of their fields in both files."""
+    documents, fields = _DOCUMENTS.format("main"), _VALUES.format("main")
+    if has_base:
+        hidden = "SELECT number FROM main.hidden"
+        documents += f" UNION ALL {_DOCUMENTS.format('base')} WHERE old.number NOT IN ({hidden})"
+        fields += f" UNION ALL {_VALUES.format('base')}"
+    views = {"documents": documents, "fields": fields}
+    for name in KNOWN_FIELDS:
+        known = f"SELECT '{name}', {name}, number FROM documents WHERE {name} != ''"
+        views[f"{name}_fields"] = f"SELECT name, value, document FROM fields UNION ALL {known}"
+    return "".join(f"CREATE TEMPORARY VIEW {name} AS {query};\n" for name, query in views.items())
 
 
 class DocumentTable:
