@@ -11,7 +11,7 @@ from scripts.walk import files, walk
 from askance.core.types import Question
 from askance.text.answers import short_answer
 
-MOST = [(74, 49), (95, 46), (169, 66)]
+MOST = [(73, 49), (95, 46), (168, 66)]
 """The most functions and files of the first part, of the second, and of both; they rise only for a feature
 that a user sees. A few more functions than are counted are allowed, since the model writes another text on
 another processor."""

@@ -63,7 +63,6 @@ class Experiment(EngineConfig):
     reading: str = setting(DEFAULT_READING, "NAME")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         given = [name for name in SELECTIONS if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")

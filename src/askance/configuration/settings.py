@@ -188,17 +188,16 @@ class EngineConfig:
     cache: PathOrNone = setting(None, "FILE")
     in_flight: Annotated[int, Field(ge=1)] | None = setting(None, "N")
 
-    def __post_init__(self) -> None:
-        # Traces and run folders store the retriever that is used.
-        object.__setattr__(self, "retriever", build.resolved_retriever(self.index, self.retriever))
-
     @model_validator(mode="wrap")
     @classmethod
     def _explained(cls, given: Any, handler: Callable[[Any], Any]) -> Any:
         try:
-            return handler(given)
+            made = handler(given)
         except ValidationError as error:
             raise _flaw(cls, error, getattr(given, "kwargs", None) or {}) from None
+        # Traces and run folders store the retriever that is used.
+        object.__setattr__(made, "retriever", build.resolved_retriever(made.index, made.retriever))
+        return made
 
     @property
     def model_specs(self) -> dict[str, str]:
