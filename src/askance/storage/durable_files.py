@@ -21,12 +21,12 @@ from askance.core.safe_text import json_line
 _CHECKSUM = re.compile(rb'\{"checksum": "([0-9a-f]{16})", ')
 
 
-def write_atomically(path: Path, text: str, *, temporary: Path | None = None) -> None:
+def write_atomically(path: Path, text: str | bytes, *, temporary: Path | None = None) -> None:
     """Replace the content of a file in one step, so that readers see the old or the new content.
 
     Args:
         path: The file.
-        text: The new content.
+        text: The new content. A string is encoded as UTF-8.
         temporary: The name to write to first, in the same folder; by default a hidden file.
 
     Raises:
@@ -35,8 +35,9 @@ def write_atomically(path: Path, text: str, *, temporary: Path | None = None) ->
     incoming = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         # UTF-8 can't encode lone surrogates: an escape is better than losing the whole text.
-        with incoming.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        content = text.encode(errors="backslashreplace") if isinstance(text, str) else text
+        with incoming.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         incoming.replace(path)

@@ -1,6 +1,7 @@
-"""The vectors (embeddings) of an index: their files, their writer, and exact search.
+"""The vectors (embeddings) of an index: their files, their writer, and search.
 
-    vectors/000002.f32      a segment: rows of little-endian float32, no header
+    vectors/000002.f32                  a segment: rows of little-endian float32, no header
+    vectors/000002.500000-….faiss       its first rows clustered, if there are many (see `ann`)
 
 Rows are only ever appended to a segment. A later generation links to the same file and appends after all
 existing rows, because an earlier generation may use rows that the later one does not. The document table
@@ -9,13 +10,18 @@ has one segment; when it is compacted, its rows move to the next one.
 """
 
 import os
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
+from askance.core.installing import install_line
+from askance.core.notes import doing, note
+from askance.retrieval import ann
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, Selection
 from askance.storage.durable_files import sync
 
@@ -78,12 +84,34 @@ class VectorWriter:
             for document in self._documents.encoded_in(old):
                 self.add(rows[document.first_row : document.first_row + document.passages], document)
 
+    @property
+    def is_to_cluster(self) -> bool:
+        """Whether faiss is installed, and there are many committed rows that no faiss file covers."""
+        state = self._documents.state
+        if state.live <= ann.EXACT_ROWS or not ann.is_installed():
+            return False
+        return state.end - ann.find_clusters(*self._committed())[0] > ann.EXACT_TAIL
+
+    def cluster(self) -> None:
+        """Write the faiss file of the committed rows if `is_to_cluster`."""
+        if self.is_to_cluster:
+            state = self._documents.state
+            with doing(f"clustering {state.live:,} vectors"):
+                ann.write_clusters(*self._committed(), owners_of_rows(self._documents) >= 0)
+
     def remove_unused(self) -> None:
-        """Remove the segments that are not in use."""
-        segment = self._documents.state.segment
-        for path in {*self._folder.iterdir()} - {segment_path(self._folder, segment)}:
+        """Remove the segments and the faiss files that are not in use."""
+        segment = segment_path(self._folder, self._documents.state.segment)
+        clusters = ann.find_clusters(*self._committed())[1] if self._documents.state.live else None
+        for path in {*self._folder.iterdir()} - {segment, clusters}:
             path.unlink()
         sync(self._folder)
+
+    def _committed(self) -> tuple[Path, NDArray[np.float32]]:
+        """Return the path of the segment and its committed rows."""
+        state = self._documents.state
+        path = segment_path(self._folder, state.segment)
+        return path, map_rows(path, state.end, self.dimensions)
 
     def close(self) -> None:
         """Close the file. Uncommitted rows are dead."""
@@ -99,8 +127,9 @@ class VectorWriter:
 class FlatIndex:
     """A snapshot of one generation's vectors, which stays usable after its files are removed.
 
-    Search is exact: a query is compared with every vector. The files are memory-mapped. Opening the index
-    reads all rows once to check them, but keeps none of them in memory.
+    A query is compared with every vector. If more than `ann.EXACT_ROWS` vectors are searched and faiss has
+    clustered them, it is only compared with those near it. Scores are always exact. The files are
+    memory-mapped. Opening the index reads all rows once to check them, but keeps none of them in memory.
 
     Args:
         folder: The folder `vectors` of the generation.
@@ -120,10 +149,10 @@ class FlatIndex:
         self._rows = np.zeros((0, dimensions), dtype=np.float32)
         if state.end:
             self._rows = np.asarray(map_rows(path, state.end, dimensions))
-        self.owners = np.full(state.end, -1, dtype=np.int32)
-        for document in documents.encoded_in(state.segment):
-            self.owners[document.first_row : document.first_row + document.passages] = document.number
-        check_rows(self._rows, str(path), self.owners < 0)
+        self.owners = owners_of_rows(documents)
+        self._is_live = self.owners >= 0
+        check_rows(self._rows, str(path), ~self._is_live)
+        self._clusters = self._open_clusters(path) if self.num_vectors > ann.EXACT_ROWS else None
 
     def search(
         self, query: NDArray[np.float32], limit: int, selection: Selection | None = None
@@ -134,14 +163,51 @@ class FlatIndex:
             query: A vector of shape [dimensions].
             selection: The documents whose vectors to search; None searches all.
         """
-        with np.errstate(all="ignore"):  # dead rows may hold anything
-            scores = self._rows @ query
         # The owner of a dead row is -1, and the last element of `is_selected` is false.
-        is_searched = self.owners >= 0 if selection is None else selection.is_selected[self.owners]
-        scores[~is_searched] = -np.inf
-        num_top = min(limit, int(is_searched.sum()))
-        top_rows = np.argpartition(scores, -num_top)[-num_top:].tolist() if num_top else []
-        return sorted(((float(scores[row]), row) for row in top_rows), key=itemgetter(0), reverse=True)
+        is_searched = self._is_live if selection is None else selection.is_selected[self.owners]
+        num_top = min(limit, int(np.count_nonzero(is_searched)))
+        if not num_top:
+            return []
+        rows = self._near(query, num_top, is_searched)
+        with np.errstate(all="ignore"):  # dead rows may hold anything
+            scores = (self._rows if rows is None else self._rows[rows]) @ query
+        scores[~(is_searched if rows is None else is_searched[rows])] = -np.inf
+        top = np.argpartition(scores, -num_top)[-num_top:]
+        top_rows = (top if rows is None else rows[top]).tolist()
+        return sorted(zip(scores[top].tolist(), top_rows, strict=True), key=itemgetter(0), reverse=True)
+
+    def _near(
+        self, query: NDArray[np.float32], limit: int, is_searched: NDArray[np.bool_]
+    ) -> NDArray[np.int64] | None:
+        """Return rows among which the `limit` best are expected, or None to compare with every row."""
+        num_searched = np.count_nonzero(is_searched)
+        is_far = ann.CANDIDATES * limit > ann.LISTS_READ * num_searched
+        if self._clusters is None or is_far or num_searched <= ann.EXACT_ROWS:
+            return None
+        near = ann.candidates(self._clusters, query, limit, is_searched)
+        rows = np.append(near, np.arange(self._clusters.ntotal, len(self._rows)))
+        return rows if np.count_nonzero(is_searched[rows]) >= limit else None
+
+    def _open_clusters(self, segment: Path) -> Any:
+        """Return the faiss index of the rows, or None, with a note, if there is none that can be read."""
+        remedy = f"install faiss ({install_line('dense', 'faiss-cpu')}), and run `askance index` again"
+        if ann.is_installed():
+            _, path = ann.find_clusters(segment, self._rows)
+            remedy = f"{f'delete the damaged {path}, and ' if path else ''}run `askance index` again"
+            with suppress(RuntimeError):
+                if path is not None:
+                    return ann.read_faiss(path)
+        note("vectors", f"a search reads all {self.num_vectors:,} vectors, which is slow: {remedy}.")
+        return None
+
+
+def owners_of_rows(documents: DocumentTable) -> NDArray[np.int32]:
+    """Return the number of the document of each row up to the last in use; -1 for a dead row."""
+    state = documents.state
+    owners = np.full(state.end, -1, dtype=np.int32)
+    for document in documents.encoded_in(state.segment):
+        owners[document.first_row : document.first_row + document.passages] = document.number
+    return owners
 
 
 def segment_path(folder: Path, segment: int) -> Path:

@@ -163,12 +163,15 @@ class IndexWriter:
         if self._encoder is not None:
             asyncio.run(self._encode(self._encoder))
         has_changed = self._is_resumed or self.num_encoded or self.outcomes.keys() & _CHANGES
-        if self._base and not has_changed and (self._base.encoder is None) == (self.vectors is None):
+        is_to_cluster = not has_changed and self.vectors is not None and self.vectors.is_to_cluster
+        has_encoder = self.vectors is not None
+        if self._base and not (has_changed or is_to_cluster) and (self._base.encoder is None) != has_encoder:
             return self._base
         if self.vectors is not None:
             self.vectors.compact()
         self.checkpoint()
         if self.vectors is not None:
+            self.vectors.cluster()
             self.vectors.remove_unused()
         now, state = datetime.now(UTC).isoformat(timespec="seconds"), self.documents.state
         manifest = Manifest(
