@@ -97,6 +97,24 @@ def test_documents_without_an_id_or_metadata_get_stable_ids():
     assert second.passage.id == "7"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "scores"),
+    [
+        ([{"score": 0.9}, {"score": 0.2}], [0.9, 0.2]),
+        ([{"relevance_score": 3, "score": 0.1}, {"score": 2}], [3, 2]),
+        ([{"score": 0.2}, {"score": 0.9}], [1, 1 / 2]),
+        ([{"score": 0.9}, {}], [1, 1 / 2]),
+        ([{"score": "0.9"}, {"score": float("nan")}], [1, 1 / 2]),
+    ],
+)
+def test_documents_keep_their_scores_if_these_agree_with_their_order(metadata, scores):
+    documents = [Document(f"river {at}", metadata=each) for at, each in enumerate(metadata)]
+    hits = search(LangchainRetriever(Words(documents=documents)), "river")
+    assert [(hit.passage.text, hit.score) for hit in hits] == [
+        (f"river {at}", score) for at, score in enumerate(scores)
+    ]
+
+
 class Fixed(BaseRetriever):
     """Takes no number of documents."""
 

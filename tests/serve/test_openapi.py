@@ -39,6 +39,7 @@ CHAT = st.fixed_dictionaries(
 BODIES = {
     "/v1/chat/completions": CHAT | JSON,
     "/v1/search": JSON | st.fixed_dictionaries({"query": JSON}, optional={"k": st.integers() | JSON}),
+    "/retrieve": JSON | st.fixed_dictionaries({"queries": st.lists(st.text(max_size=9)) | JSON}),
     "/v1/documents": JSON | st.fixed_dictionaries({"id": JSON, "text": JSON}),
 }
 

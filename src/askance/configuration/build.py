@@ -160,7 +160,7 @@ def open_retriever(
         index: The index folder, if the retriever needs one.
         kind: One of `INDEX_RETRIEVERS` with its options (see `resolved_retriever` for "auto"), a plug-in as
             ``NAME:PLACE?option=value``, a class as ``module:Class?option=value``, or a retriever object.
-        encoder: The query encoder; by default the one that the index names.
+        encoder: The query encoder; by default the one that the index names, and "bundled" for a faiss file.
         reranker: What reorders the hits, by name or as an object.
 
     Raises:
@@ -178,7 +178,8 @@ def open_retriever(
         return kind
     spec = parse_spec(kind)
     if spec.name not in INDEX_RETRIEVERS:
-        return cast(Retriever, _load("retriever", kind))
+        made_with = (encoder or load_encoder("bundled"),) if encodes(kind) else ()
+        return cast(Retriever, _load("retriever", kind, *made_with))
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
     row, path = cast(Kind, find("retriever", spec)), Path(index)
@@ -229,8 +230,9 @@ def resolved_retriever(index: str | Path | None, kind: Any) -> Any:
 
 
 def encodes(retriever: object) -> bool:
-    """Return whether a retriever searches an index with a query encoder."""
-    return retriever in INDEX_RETRIEVERS and RETRIEVERS[str(retriever)].encodes
+    """Return whether a retriever needs a query encoder."""
+    kind = RETRIEVERS.get(parse_spec(retriever).name) if isinstance(retriever, str) else None
+    return kind is not None and kind.encodes
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
@@ -338,7 +340,7 @@ def plugin_module(what: str, part: Any) -> str:
     return "" if found is None else found.module
 
 
-def _load(what: str, text: str) -> Any:
+def _load(what: str, text: str, *further: Any) -> Any:
     """Load what a specification names. A plug-in or ``module:Class`` may implement any of the ports."""
     spec = parse_spec(text)
     found, options = find(what, spec), cast(dict[str, str], dict(spec.options))
@@ -346,7 +348,7 @@ def _load(what: str, text: str) -> Any:
     if isinstance(found, Extension):
         return found.make(PORTS[what], shown, *filter(None, [found.place]), **options)
     with doing(f"loading {shown}") if found.takes_time else nullcontext():
-        return resolve_name(found.target)(*filter(None, [spec.place]), **options)
+        return resolve_name(found.target)(*filter(None, [spec.place]), *further, **options)
 
 
 def _suggestion(name: str) -> str:

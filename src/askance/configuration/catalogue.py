@@ -214,6 +214,22 @@ RETRIEVERS = {
     "bm25": Kind("askance.retrieval.bm25:open_index", "by words", "bm25[?k1=…&b=…]"),
     "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", encodes=True),
     "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", encodes=True),
+    "faiss": Kind(
+        "askance.retrieval.existing:open_faiss",
+        "in a faiss file, whose vector i belongs to line i of the passages; queries are encoded by --encoder",
+        "faiss:FILE[?passages=FILE.jsonl]",
+        packages=(("faiss",),),
+        install=partial(install_line, "dense"),
+        encodes=True,
+    ),
+    "retrieve": Kind(
+        "askance.retrieval.existing:RetrieveRetriever",
+        "on a server with the route /retrieve, such as that of Search-R1 or `askance serve`",
+        "retrieve:URL",
+        packages=(("httpx2",),),
+        install=partial(install_line, "remote"),
+        takes_time=False,
+    ),
     "langchain": Kind(
         "askance.retrieval.langchain:load_retriever",
         "as a retriever of LangChain does",

@@ -1,21 +1,23 @@
 """The adapter of the `Retriever` port for retrievers of LangChain. It imports nothing of LangChain."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from numbers import Real
 from typing import Any
 
 from askance.core.extensions import load_langchain_object
+from askance.core.records import is_finite
 from askance.core.types import Hit, Passage
-from askance.retrieval.ranking import check_k
+from askance.retrieval.ranking import check_k, hits_in_order
 
 
 class LangchainRetriever:
     """A retriever of LangChain.
 
     A document's id, title, source and start come from its `id` and from the metadata `title`, `source` and
-    `start_index`. A document without an id gets a hash of its content. The scores are 1, 1/2, 1/3 and so on,
-    because LangChain's retrievers only rank.
+    `start_index`. A document without an id gets a hash of its content. Its score is the metadata
+    `relevance_score` or `score`; without them, the scores are 1, 1/2, 1/3 and so on (see `hits_in_order`).
 
     A retriever with a field `k`, or whose asynchronous search takes an argument `k`, is asked for as many
     documents as needed. Any other retriever may return fewer.
@@ -34,15 +36,18 @@ class LangchainRetriever:
         if not any(character.isalnum() for character in query):
             return ()
         documents = await self._documents(query, k + len(exclude))
-        passages = (_passage(document) for document in documents)
-        kept = [passage for passage in passages if passage.id not in exclude][:k]
-        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(kept, start=1))
+        return hits_in_order(((_score(each.metadata), _passage(each)) for each in documents), k, exclude)
 
     async def _documents(self, query: str, k: int) -> Sequence[Any]:
         retriever, options = self._retriever, {"k": k} if self._takes_k else {}
         if "k" in getattr(type(retriever), "model_fields", {}):
             retriever, options = retriever.model_copy(update={"k": k}), {}
         return list(await retriever.ainvoke(query, **options))
+
+
+def _score(metadata: Mapping[str, Any]) -> float | None:
+    score = metadata.get("relevance_score", metadata.get("score"))
+    return float(score) if isinstance(score, Real) and is_finite(float(score)) else None
 
 
 def _passage(document: Any) -> Passage:

@@ -66,3 +66,21 @@ def rank_hits(
     allowed = [(score, passage) for score, passage in scored if passage.id not in exclude]
     best = sorted(allowed, key=lambda scored: (-scored[0], scored[1].id))[:k]
     return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(best, start=1))
+
+
+def hits_in_order(
+    scored: Iterable[tuple[float | None, Passage]], k: int, exclude: frozenset[str]
+) -> tuple[Hit, ...]:
+    """Return at most `k` hits in the order of `scored`, without the passages in `exclude`.
+
+    They keep their scores if all have one and none is greater than the one before it. Otherwise the scores
+    are 1, 1/2, 1/3 and so on: distances and missing scores only rank.
+    """
+    ranked = list(scored)
+    scores = [score for score, _ in ranked if score is not None]
+    is_own = len(scores) == len(ranked) and scores == sorted(scores, reverse=True)
+    kept = [each for each in ranked if each[1].id not in exclude][:k]
+    return tuple(
+        Hit(passage, score if is_own and score is not None else 1 / rank, rank)
+        for rank, (score, passage) in enumerate(kept, start=1)
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +21,7 @@ from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter
 from askance.core.ports import Retriever
 from askance.core.trace import Noted, Trace
-from askance.core.types import Passage
+from askance.core.types import Hit, Passage
 from askance.core.version import VERSION
 from askance.middleware.session import Session, SessionRetriever
 from askance.retrieval.filters import filtered_retriever, parse_filter
@@ -37,7 +37,7 @@ from askance.serve.citations import passage_url
 from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
 from askance.serve.errors import ApiError, api_error, bad_request, not_found
-from askance.serve.limits import PASSAGES, QUESTION_CHARACTERS, Admission, Limits
+from askance.serve.limits import PASSAGES, QUERIES, QUESTION_CHARACTERS, Admission, Limits
 from askance.serve.metrics import Metrics
 from askance.serve.responses import ErrorBody, Json, passage_page
 from askance.serve.security import OWNER, Guard, Keys
@@ -47,6 +47,7 @@ from askance.storage.trace_file import trace_text
 from askance.viewer.page import viewer_files
 
 OnEnd = Callable[[Trace], None] | None
+_NO_INDEX = "this server has no index to search: start it with --index."
 _GONE = "its document was replaced or deleted, it belongs to another key, or it never existed"
 
 
@@ -57,6 +58,14 @@ class SearchRequest(BaseModel):
     query: str = Field(max_length=QUESTION_CHARACTERS)
     k: int = Field(5, ge=1, le=PASSAGES)
     where: FilterText | None = None
+
+
+class RetrieveRequest(BaseModel):
+    """A search for the `topk` best passages of each query, in the form of Search-R1's retrieval server."""
+
+    queries: list[Annotated[str, Field(max_length=QUESTION_CHARACTERS)]] = Field(max_length=QUERIES)
+    topk: int = Field(3, ge=1, le=PASSAGES)
+    return_scores: bool = False
 
 
 class Application:
@@ -154,7 +163,7 @@ class Application:
         where = None if body.where is None else parse_filter(body.where)
         retriever = await self._retriever_for(request.scope[OWNER], where)
         if retriever is None:
-            raise not_found("this server has no index to search: start it with --index.", "no_index")
+            raise not_found(_NO_INDEX, "no_index")
         url_of = self._url_of(request)
         session = Session(Trace())
         search = SessionRetriever(retriever, session).search(body.query, body.k)
@@ -165,6 +174,19 @@ class Application:
             for hit in hits
         ]
         return Json({"object": "list", "data": data, "notes": notes})
+
+    async def retrieve(self, request: Request, body: RetrieveRequest) -> Response:
+        """Search the index for several queries, in the form of Search-R1's retrieval server."""
+        retriever = await self._retriever_for(request.scope[OWNER], None)
+        if retriever is None:
+            raise not_found(_NO_INDEX, "no_index")
+        searched = SessionRetriever(retriever, Session(Trace()))
+
+        async def search_each() -> list[list[Any]]:
+            found = [await searched.search(query, body.topk) for query in body.queries]
+            return [[_document(hit, body.return_scores) for hit in hits] for hits in found]
+
+        return Json({"result": await unless_client_leaves(request, search_each())})
 
     async def passage(self, request: Request, id: str) -> Response:
         """Show a passage: as a page for browsers, or as JSON."""
@@ -251,6 +273,7 @@ def create_app(
     app.get("/v1/models")(application.models)
     app.get("/v1/models/{id:path}")(application.model)
     app.post("/v1/search")(application.search)
+    app.post("/retrieve")(application.retrieve)
     app.post("/v1/documents")(documents.put)
     app.get("/v1/documents")(documents.list)
     app.delete("/v1/documents")(documents.delete_where)
@@ -265,6 +288,14 @@ def create_app(
     for kind in (HTTPException, RequestValidationError, AskanceError, MemoryError, ClientLeft, Exception):
         app.exception_handler(kind)(_error_response)
     return Guard(app, keys, hosts, limits, application.metrics)
+
+
+def _document(hit: Hit, is_scored: bool) -> dict[str, Any]:
+    """Return a hit as Search-R1's clients read it: the first line of the contents is the title."""
+    passage, title = hit.passage, " ".join(hit.passage.title.split())
+    parts = {"title": passage.title, "text": passage.text, "source": passage.source}
+    document = {"id": passage.id, "contents": f'"{title}"\n{passage.text}', **parts}
+    return {"document": document, "score": hit.score} if is_scored else document
 
 
 def _also(content_type: str) -> dict[int | str, dict[str, Any]]:
