@@ -16,13 +16,13 @@ from askance.retrieval.index.index_folder import VECTORS, generation_folder
 pytest.importorskip("faiss", reason="needs the extra dense")
 
 ENCODER = ScriptedEncoder()
-QUERIES = [f"word{at} of some" for at in range(0, 400, 23)]
+QUERIES = [f"word{at} word{7 * at}" for at in range(0, 120, 17)]
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Cluster more than 100 vectors again after 20 further ones, and read all lists."""
-    for name, value in {"EXACT_ROWS": 100, "EXACT_TAIL": 20, "LISTS_READ": 1}.items():
+    """Cluster more than 30 vectors, and again after 20 further ones, and read all lists."""
+    for name, value in {"EXACT_ROWS": 30, "EXACT_TAIL": 20, "LISTS_READ": 1}.items():
         monkeypatch.setattr(ann, name, value)
 
 
@@ -39,8 +39,12 @@ def asked(monkeypatch):
     return limits
 
 
+def text_of(at):
+    return f"word{at} word{7 * at} word{11 * at}"
+
+
 def rows(numbers):
-    return [{"id": f"{at:03}", "text": f"word{at} of some words", "half": at % 2} for at in numbers]
+    return [{"id": f"{at:03}", "text": text_of(at), "half": at % 2} for at in numbers]
 
 
 def clusters(index):
@@ -69,15 +73,13 @@ def exact(retriever, query, k):
 @pytest.mark.parametrize(
     ("numbers", "covered"),
     [
-        ([range(100)], []),
-        ([range(101)], [101]),
-        ([range(400)], [400]),
-        ([range(400), range(420)], [400]),
-        ([range(400), range(421)], [421]),
-        ([range(400), range(30, 410)], [400]),
-        ([range(400), range(50, 440)], [440]),
-        ([range(400), range(250, 400)], [150]),
-        ([range(400), range(350, 400)], []),
+        ([range(30)], []),
+        ([range(31)], [31]),
+        ([range(120)], [120]),
+        ([range(120), range(140)], [120]),
+        ([range(120), range(15, 141)], [141]),
+        ([range(120), range(75, 120)], [45]),
+        ([range(120), range(100, 120)], []),
     ],
 )
 def test_after_any_change_the_same_is_found_as_without_clusters(build, index, asked, numbers, covered):
@@ -94,9 +96,9 @@ def test_after_any_change_the_same_is_found_as_without_clusters(build, index, as
 
 
 def test_a_filter_searches_clusters_only_if_many_pass_it(build, index, asked):
-    build(*rows(range(400)), encoder=ENCODER)
+    build(*rows(range(120)), encoder=ENCODER)
     retriever, _ = opened(index)
-    for where, is_asked in (("half = 1", True), ("id < '090'", False)):
+    for where, is_asked in (("half = 1", True), ("id < '030'", False)):
         asked.clear()
         filtered = retriever.filtered(parse_filter(where))
         assert [search(filtered, query, 3) for query in QUERIES] == [
@@ -106,7 +108,7 @@ def test_a_filter_searches_clusters_only_if_many_pass_it(build, index, asked):
 
 
 def test_lists_that_have_too_few_of_the_vectors_searched_are_not_relied_upon(build, index, monkeypatch):
-    build(*rows(range(400)), encoder=ENCODER)
+    build(*rows(range(120)), encoder=ENCODER)
     retriever, _ = opened(index)
     monkeypatch.setattr(ann, "candidates", lambda *given: np.arange(2))
     assert search(retriever, "word7", 3) == exact(retriever, "word7", 3)
@@ -119,8 +121,8 @@ def faiss_file(index, generation=1):
 
 @pytest.mark.parametrize("damage", ["cut off", "other content", "of other rows", "of a strange name", "lost"])
 def test_files_that_are_damaged_or_not_of_these_vectors_are_named_and_not_used(build, index, asked, damage):
-    build(*rows(range(400)), encoder=ENCODER)
-    path, remedy = faiss_file(index), "vectors: a search reads all 400 vectors, which is slow: {}run `askance"
+    build(*rows(range(120)), encoder=ENCODER)
+    path, remedy = faiss_file(index), "vectors: a search reads all 120 vectors, which is slow: {}run `askance"
     if damage == "cut off":
         path.write_bytes(path.read_bytes()[:-99])
     elif damage == "other content":
@@ -128,7 +130,7 @@ def test_files_that_are_damaged_or_not_of_these_vectors_are_named_and_not_used(b
     elif damage == "lost":
         path.unlink()
     else:
-        name = "000001.400-00112233445566ff.faiss" if damage == "of other rows" else "000001.x.faiss"
+        name = "000001.120-00112233445566ff.faiss" if damage == "of other rows" else "000001.x.faiss"
         path.rename(path.with_name(name))
     retriever, (note,) = opened(index)
     is_named = damage in ("cut off", "other content")
@@ -136,38 +138,38 @@ def test_files_that_are_damaged_or_not_of_these_vectors_are_named_and_not_used(b
     assert len(search(retriever, "word7", 3)) == 3
     assert not asked
     path.unlink(missing_ok=True)
-    build(*rows(range(400)), encoder=ENCODER)
-    assert (clusters(index), opened(index)[1]) == ([400], [])
+    build(*rows(range(120)), encoder=ENCODER)
+    assert (clusters(index), opened(index)[1]) == ([120], [])
 
 
 def test_without_faiss_everything_works_and_its_later_installation_is_used(build, index, asked, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(ann, "is_installed", lambda: False)
-        build(*rows(range(400)), encoder=ENCODER)
+        build(*rows(range(120)), encoder=ENCODER)
         retriever, (note,) = opened(index)
         assert "install faiss (" in note
         assert "[dense]" in note
         before = [search(retriever, query, 3) for query in QUERIES]
         assert not asked
         assert clusters(index) == []
-    build(*rows(range(400)), encoder=ENCODER)
+    build(*rows(range(120)), encoder=ENCODER)
     retriever, notes = opened(index)
-    assert (clusters(index), notes) == ([400], [])
+    assert (clusters(index), notes) == ([120], [])
     assert [search(retriever, query, 3) for query in QUERIES] == before
     assert asked
-    changed = build(*rows(range(400)), encoder=ENCODER)
-    assert changed.outcomes == {"unchanged": 400}
+    changed = build(*rows(range(120)), encoder=ENCODER)
+    assert changed.outcomes == {"unchanged": 120}
     assert faiss_file(index, 2).exists()
 
 
-def test_half_a_part_of_the_lists_finds_the_nearest_vectors(build, index, monkeypatch):
+def test_a_part_of_the_lists_finds_the_nearest_vectors(build, index, monkeypatch):
     """A vector is in the list whose centre is nearest, so it finds itself in one list."""
     monkeypatch.setattr(ann, "LISTS_READ", 1 / 8)
-    build(*rows(range(400)), encoder=ENCODER)
+    build(*rows(range(120)), encoder=ENCODER)
     retriever, _ = opened(index)
-    for at in range(0, 400, 23):
-        assert search(retriever, f"word{at} of some words", 1)[0].passage.id == f"{at:03}"
-        (vector,) = asyncio.run(ENCODER.embed([f"word{at} of some words"]))
-        found = ann.candidates(retriever.index.vectors._clusters, vector, 3, np.ones(400, dtype=bool))
+    for at in range(0, 120, 17):
+        assert search(retriever, text_of(at), 1)[0].passage.id == f"{at:03}"
+        (vector,) = asyncio.run(ENCODER.embed([text_of(at)]))
+        found = ann.candidates(retriever.index.vectors._clusters, vector, 3, np.ones(120, dtype=bool))
         assert at in found
         assert len(found) <= 3 * ann.CANDIDATES
