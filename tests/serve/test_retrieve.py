@@ -59,7 +59,7 @@ def test_requests_that_can_not_be_used(served, body, message):
 
 def test_it_needs_an_index_and_a_key_and_keeps_to_the_documents_of_the_key(own_index):
     body = {"queries": ["zorkmid"]}
-    with serving() as server:
+    with serving(method="closed_book") as server:
         response = server.post("/retrieve", body)
         assert (response.status_code, "start it with --index" in response.text) == (404, True)
     with serving(own_index, keys=[KEY, OTHER_KEY]) as server:

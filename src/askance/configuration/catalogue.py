@@ -215,7 +215,7 @@ RETRIEVERS = {
     "dense": Kind("askance.retrieval.dense:open_dense", "by vectors", encodes=True),
     "hybrid": Kind("askance.retrieval.dense:open_hybrid", "by the rankings of both", encodes=True),
     "faiss": Kind(
-        "askance.retrieval.existing:open_faiss",
+        "askance.retrieval.existing:FaissRetriever",
         "in a faiss file, whose vector i belongs to line i of the passages; queries are encoded by --encoder",
         "faiss:FILE[?passages=FILE.jsonl]",
         packages=(("faiss",),),

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import MissingExtra
 from askance.storage.durable_files import checksum, write_atomically
 
 EXACT_ROWS = 100_000
@@ -32,27 +31,18 @@ def is_installed() -> bool:
     return find_spec("faiss") is not None
 
 
-def load_faiss(what: str) -> Any:
-    """Import faiss.
-
-    Raises:
-        MissingExtra: It is not installed.
-    """
-    if not is_installed():
-        raise MissingExtra("faiss-cpu", "dense", what)
-    import faiss
-
-    return faiss
-
-
 def read_faiss(path: Path) -> Any:
-    """Open a faiss file, memory-mapped.
+    """Open a faiss file, memory-mapped. A search reads `LISTS_READ` of its lists, or more if the file says so.
 
     Raises:
         RuntimeError: The file can't be read, or is not of faiss.
     """
-    faiss = load_faiss(f"reading {path}")
-    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    import faiss
+
+    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    if clusters := faiss.try_extract_index_ivf(index):  # a new file says to read one list
+        clusters.nprobe = max(clusters.nprobe, math.ceil(clusters.nlist * LISTS_READ))
+    return index
 
 
 def find_clusters(segment: Path, rows: NDArray[np.float32]) -> tuple[int, Path | None]:
@@ -74,7 +64,8 @@ def write_clusters(segment: Path, rows: NDArray[np.float32], is_live: NDArray[np
     Raises:
         OSError: The file can't be written.
     """
-    faiss = load_faiss("clustering vectors")
+    import faiss
+
     live = np.flatnonzero(is_live)
     num_lists = round(2 * math.sqrt(len(live)))
     index = faiss.index_factory(rows.shape[1], f"IVF{num_lists},SQ8", faiss.METRIC_INNER_PRODUCT)
@@ -90,7 +81,9 @@ def candidates(
     index: Any, query: NDArray[np.float32], limit: int, is_searched: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """Return the rows of about four times `limit` vectors near the query, or fewer, of those searched."""
-    faiss, num_lists, num_rows = load_faiss("a search"), index.nlist, index.ntotal
+    import faiss
+
+    num_lists, num_rows = index.nlist, index.ntotal
     part = max(1, np.count_nonzero(is_searched[:num_rows])) / num_rows
     parameters = faiss.SearchParametersIVF(
         sel=faiss.IDSelectorBitmap(np.packbits(is_searched[:num_rows], bitorder="little")),

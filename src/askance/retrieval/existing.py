@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from askance.core.errors import BadIndex, InputError, MissingExtra, ModelFailure
 from askance.core.ports import Encoder
 from askance.core.records import Field
 from askance.core.types import Hit, Passage
-from askance.retrieval.ann import load_faiss, read_faiss
+from askance.retrieval.ann import is_installed, read_faiss
 from askance.retrieval.index.vectors import validate_vectors
 from askance.retrieval.ranking import best_hits, check_k, hits_in_order
 from askance.storage.durable_files import checksum, file_state
@@ -40,27 +41,24 @@ class FaissRetriever:
 
     Raises:
         BadIndex: A file can't be read, or the numbers of vectors and passages differ.
+        InputError: The passages are not named.
         MissingExtra: faiss is not installed.
     """
 
-    def __init__(self, path: Path, passages: Path, encoder: Encoder) -> None:
+    def __init__(self, path: str, encoder: Encoder, passages: str = "") -> None:
+        if not is_installed():
+            raise MissingExtra("faiss-cpu", "dense", f"faiss:{path}")
+        if not passages:
+            raise InputError(f"faiss:{path} names no passages: write faiss:{path}?passages=FILE.jsonl.")
         self._encoder, self._passages_path, self._is_checked = encoder, passages, False
-        faiss = load_faiss(f"faiss:{path}")
         try:
-            self._index = read_faiss(path)
+            self._index = read_faiss(Path(path))
             self._content = np.memmap(passages, np.uint8, "r")
         except (OSError, ValueError, RuntimeError) as error:
-            reason = str(error).partition(" at /")[2].partition(": ")[2] or error
             raise BadIndex(
-                f"the faiss file {path} or its passages {passages} can't be read ({reason}): name the file "
+                f"the faiss file {path} or its passages {passages} can't be read ({error}): name the file "
                 "that faiss wrote, and a JSON Lines file with its passages."
             ) from error
-        if self._index.metric_type not in (faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2):
-            raise BadIndex(f"{path} ranks neither by inner product nor by L2 distance: build it with one.")
-        self._is_distance = self._index.metric_type == faiss.METRIC_L2
-        clusters = faiss.try_extract_index_ivf(self._index)
-        if clusters is not None:  # a new file says to read one list
-            clusters.nprobe = max(clusters.nprobe, clusters.nlist // 32)
         self._bounds = _line_bounds(self._content)
         num_lines = len(self._bounds) - 1
         if num_lines != self._index.ntotal:
@@ -69,7 +67,9 @@ class FaissRetriever:
                 "the passages that the vectors were made of, one on each line, in the order of the vectors."
             )
         self.name = f"faiss {path} ({num_lines:,} passages, {encoder.name})"
-        self.fingerprint = f"faiss, {file_state(path)}, {file_state(passages)}, {encoder.fingerprint}"
+        self.fingerprint = (
+            f"faiss, {file_state(Path(path))}, {file_state(Path(passages))}, {encoder.fingerprint}"
+        )
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
@@ -94,18 +94,16 @@ class FaissRetriever:
 
     def _nearest(self, vector: NDArray[np.float32], limit: int) -> list[tuple[float, int]]:
         (scores,), (rows,) = self._index.search(vector[None], min(limit, self._index.ntotal))
-        scores = 1 - scores / 2 if self._is_distance else scores
+        scores = 1 - scores / 2 if self._index.metric_type else scores  # 0 is the inner product
         return [(score, row) for score, row in zip(scores.tolist(), rows.tolist(), strict=True) if row >= 0]
 
     def _passage(self, row: int) -> Passage:
         """Return the passage of a vector."""
         place = f"{self._passages_path}, line {row + 1}"
-        if row >= len(self._bounds) - 1:
-            raise ValueError(f"{place} does not exist, although a vector has its number")
-        line = self._content[self._bounds[row] : self._bounds[row + 1]].tobytes()
         try:
-            return _read_passage(Field(json.loads(line)), str(row), str(self._passages_path))
-        except (ValueError, RecursionError) as error:
+            line = self._content[self._bounds[row] : self._bounds[row + 1]].tobytes()
+            return _read_passage(Field(json.loads(line)), str(row), self._passages_path)
+        except (ValueError, IndexError, RecursionError) as error:
             raise ValueError(f"{place}: {error}") from error
 
     async def _check(self) -> None:
@@ -115,7 +113,7 @@ class FaissRetriever:
         problem = f"has {self._index.d} dimensions, and the encoder {self._encoder.name} {vectors.shape[1]}"
         if vectors.shape[1] == self._index.d:
             found = [self._passage(row).titled_text for each in vectors for _, row in self._nearest(each, 1)]
-            num_same = sum(text in (first,) for text, first in zip(texts, found, strict=False))
+            num_same = sum(map(str.__eq__, texts, found))
             self._is_checked = 2 * num_same >= len(texts)
             problem = f"finds {num_same} of {len(texts)} passages of {self._passages_path} by their own text"
         if not self._is_checked:
@@ -144,14 +142,9 @@ class RetrieveRetriever:
             raise MissingExtra("httpx2", "remote", self.name)
         import httpx2
 
-        try:
-            parsed = httpx2.URL(url)
-        except httpx2.InvalidURL:
-            parsed = httpx2.URL("")
-        if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+        if not re.match(r"https?://[^@/?#]+(/[^@]*)?$", url):
             raise InputError(
-                f"retrieve:{url} is no URL of a server without a password: write "
-                "retrieve:http://HOST:PORT/retrieve."
+                f"{self.name} has no URL without a password: write retrieve:http://HOST/retrieve."
             )
         self._url, self._verify = url, httpx2.create_ssl_context()
 
@@ -167,13 +160,12 @@ class RetrieveRetriever:
         check_k(k)
         if not any(character.isalnum() for character in query):
             return ()
-        encodable = query.encode(errors="replace").decode()
-        topk = min(k + len(exclude), MOST_ASKED)
+        queries, topk = [query.encode(errors="replace").decode()], min(k + len(exclude), MOST_ASKED)
         try:
-            reply = await self._post({"queries": [encodable], "topk": topk, "return_scores": True})
+            reply = await self._post({"queries": queries, "topk": topk, "return_scores": True})
             (found,) = reply["result"].each()
             return hits_in_order(map(_read_hit, found.each()), k, exclude)
-        except (OSError, ValueError, RecursionError, httpx2.HTTPError) as error:
+        except (OSError, ValueError, RecursionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = f"no answer within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
             raise RetrieverFailure(
                 f"{self.name} could not be searched for {query!r:.99} ({reason or type(error).__name__}): "
@@ -224,14 +216,3 @@ def _line_bounds(content: NDArray[np.uint8]) -> NDArray[np.int64]:
     ends = [np.flatnonzero(content[at : at + _BLOCK_BYTES] == ord("\n")) + at + 1 for at in starts]
     bounds = np.concatenate([[0], *ends])
     return bounds if bounds[-1] == len(content) else np.append(bounds, len(content))
-
-
-def open_faiss(place: str, encoder: Encoder, passages: str = "") -> FaissRetriever:
-    """Open the faiss file `place` with the file of its passages.
-
-    Raises:
-        InputError: The passages are not named, or a file can't be used.
-    """
-    if not passages:
-        raise InputError(f"faiss:{place} names no passages: write faiss:{place}?passages=FILE.jsonl.")
-    return FaissRetriever(Path(place), Path(passages), encoder)

@@ -86,7 +86,7 @@ class VectorWriter:
 
     @property
     def is_to_cluster(self) -> bool:
-        """Whether faiss is installed, and there are many committed rows that no faiss file covers."""
+        """True if faiss is installed and many committed rows are in no faiss file."""
         state = self._documents.state
         if state.live <= ann.EXACT_ROWS or not ann.is_installed():
             return False
