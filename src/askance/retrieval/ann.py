@@ -32,7 +32,7 @@ def is_installed() -> bool:
 
 
 def read_faiss(path: Path) -> Any:
-    """Open a faiss file, memory-mapped. A search reads `LISTS_READ` of its lists, or more if the file says so.
+    """Open a faiss file, memory-mapped. A search reads 1/32 of its lists, or more if the file says so.
 
     Raises:
         RuntimeError: The file can't be read, or is not of faiss.

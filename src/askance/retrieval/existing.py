@@ -166,9 +166,10 @@ class RetrieveRetriever:
             (found,) = reply["result"].each()
             return hits_in_order(map(_read_hit, found.each()), k, exclude)
         except (OSError, ValueError, RecursionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-            reason = f"no answer within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
+            reason = str(error) or type(error).__name__
+            reason = f"no answer within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else reason
             raise RetrieverFailure(
-                f"{self.name} could not be searched for {query!r:.99} ({reason or type(error).__name__}): "
+                f"{self.name} could not be searched for {query!r:.99} ({reason}): "
                 "check that the server runs and that the URL ends as its own, and see its log."
             ) from error
 
