@@ -19,7 +19,7 @@ EXACT_TAIL = 20_000
 """The number of vectors that may follow the clustered ones before all are clustered again."""
 CANDIDATES = 4
 """The number of candidates for each vector wanted, which are then scored in full precision."""
-LISTS_READ = 1 / 32
+LISTS_READ = 1 / 48
 """The part of the lists that a query reads, and a greater one if it searches only a part of the vectors."""
 _TRAINING_ROWS = 64
 """The number of vectors for each list from which k-means computes the centres."""
@@ -32,7 +32,7 @@ def is_installed() -> bool:
 
 
 def read_faiss(path: Path) -> Any:
-    """Open a faiss file, memory-mapped. A search reads 1/32 of its lists, or more if the file says so.
+    """Open a faiss file, memory-mapped. A search reads 1/48 of its lists, or more if the file says so.
 
     Raises:
         RuntimeError: The file can't be read, or is not of faiss.
