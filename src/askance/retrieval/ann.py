@@ -37,8 +37,7 @@ def read_faiss(path: Path) -> Any:
     Raises:
         RuntimeError: The file can't be read, or is not of faiss.
     """
-    import faiss
-
+    faiss = _load_faiss()
     index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     if clusters := faiss.try_extract_index_ivf(index):  # a new file says to read one list
         clusters.nprobe = max(clusters.nprobe, math.ceil(clusters.nlist * LISTS_READ))
@@ -64,8 +63,7 @@ def write_clusters(segment: Path, rows: NDArray[np.float32], is_live: NDArray[np
     Raises:
         OSError: The file can't be written.
     """
-    import faiss
-
+    faiss = _load_faiss()
     live = np.flatnonzero(is_live)
     num_lists = round(2 * math.sqrt(len(live)))
     index = faiss.index_factory(rows.shape[1], f"IVF{num_lists},SQ8", faiss.METRIC_INNER_PRODUCT)
@@ -81,8 +79,7 @@ def candidates(
     index: Any, query: NDArray[np.float32], limit: int, is_searched: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """Return the rows of about four times `limit` vectors near the query, or fewer, of those searched."""
-    import faiss
-
+    faiss = _load_faiss()
     num_lists, num_rows = index.nlist, index.ntotal
     part = max(1, np.count_nonzero(is_searched[:num_rows])) / num_rows
     parameters = faiss.SearchParametersIVF(
@@ -91,6 +88,13 @@ def candidates(
     )
     (rows,) = index.search(query[None], CANDIDATES * limit, params=parameters)[1]
     return np.asarray(rows[(rows >= 0) & (rows < num_rows)])
+
+
+def _load_faiss() -> Any:
+    """Import faiss, whose own type stubs are wrong."""
+    import faiss
+
+    return faiss
 
 
 def _clusters_path(segment: Path, rows: NDArray[np.float32]) -> Path:
