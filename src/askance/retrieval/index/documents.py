@@ -3,7 +3,7 @@
 | file | becomes |
 |---|---|
 | text, Markdown, source code, notebooks, HTML, PDF, DOCX, PPTX, ODT, RTF, EPUB, mail | one document |
-| `.jsonl` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
+| `.jsonl` `.parquet` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
 | `.csv` `.tsv` `.xlsx` `.xls` `.ods` | one document per row under a header |
 | `.tsv` in the layout of the DPR Wikipedia dump | one document per row: ``id<TAB>text<TAB>title`` |
 
