@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from askance.configuration.methods import make_method
+from askance.core.types import Token
+from askance.methods.gates.signals import Signals, Written
+
 PLUGIN = """
 import askance
 from askance.methods.gates.signals import Gate
@@ -66,6 +70,64 @@ def test_gates_measures_somebody_elses_function(run, recorded, tmp_path, monkeyp
     (tmp_path / "mine_of_gates2.py").write_text(PLUGIN.replace("@askance", "# @askance"))
     code, _, err = run("gates", recorded[0], "--gate", "mine_of_gates2:doubt")
     assert (code, "does not declare itself a gate" in err) == (2, True)
+
+
+def test_a_trained_router_is_a_preset_that_chooses_none_one_or_several_searches(run, sample_index, tmp_path):
+    def draft(sureness):
+        return {"texts": ["Bonn"], "logprobs": [sureness], "entropies": [], "best": [], "second": []}
+
+    ways = ((-0.1, "Bonn", "Kiel", "Kiel"), (-1.0, "Kiel", "Bonn", "Kiel"), (-2.0, "Kiel", "Bonn", "Bonn"))
+    lines = [
+        {"id": f"{at}", "gold": ["Bonn"], "none": {"answer": knows, "draft": draft(sureness)}, "one": one,
+         "ircot": several if at % 3 else "Kiel"}
+        for at, (sureness, knows, one, several) in enumerate(ways * 8)
+    ]  # fmt: skip
+    lines += [{**lines[2], "id": f"hard {at}", "one": "Kiel"} for at in range(10)]
+    recorded, preset = tmp_path / "outcomes.jsonl", tmp_path / "router.toml"
+    recorded.write_text("\n".join(map(json.dumps, lines)))
+    code, _, err = run("gates", recorded, "--router", preset)
+    assert (code, err) == (0, "")
+    assert preset.read_text().startswith(
+        f"# trained on 34 questions of {recorded}\n[adaptive_rag]\nrouter = "
+    )
+    method = make_method("adaptive_rag", preset=preset)
+    assert make_method(repr(method)) == method
+    for way, (sureness, *_) in enumerate(ways):
+        tokens = (Token(-1, "Bonn", 0, 4, sureness),)
+        number = method.gate.values(Signals("", Written("Bonn", tokens)))
+        assert sum(number > each for each in method.thresholds) == way
+    ask = (
+        "ask",
+        "Who wrote Turandot?",
+        "--index",
+        sample_index,
+        "--model",
+        "scripted",
+        "--method",
+        "adaptive_rag",
+    )
+    code, out, _ = run(*ask, "--preset", preset)
+    assert (code, "the weighted sum is" in out) == (0, True)
+    recorded.write_text("\n".join(json.dumps({**each, "none": "Kiel", "one": "Bonn"}) for each in lines))
+    code, _, err = run("gates", recorded, "--router", tmp_path / "none.toml")
+    found = "of 34 questions, a search makes 34 better and 0 worse: a router needs both to learn from."
+    assert (code, found in " ".join(err.split()), (tmp_path / "none.toml").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("router", "message"),
+    [
+        ("0.3*perplexity + 2", "it can't be read at ' + 2': write it without spaces"),
+        ("2*perplexities", "perplexities"),
+        ("2*os:getcwd", "it can't be read at ':getcwd'"),
+        ("2*semantic_entropy", "sampled answers were not recorded. Name another."),
+        ("perplexity*2", "it can't be read at 'perplexity*2'"),
+    ],
+)
+def test_a_weighted_sum_that_cannot_be_read_is_refused_with_its_place(run, tmp_path, router, message):
+    (preset := tmp_path / "router.toml").write_text(f'[adaptive_rag]\nrouter = "{router}"\n')
+    code, _, err = run("ask", "Who?", "--model", "scripted", "--method", "adaptive_rag", "--preset", preset)
+    assert (code, message in " ".join(err.split())) == (2, True), err
 
 
 def test_signals_are_recorded_and_gates_measures_them(run, sample_index, tmp_path):

@@ -312,6 +312,7 @@ def test_parameters_of_a_preset_may_name_gates_and_be_many(reproduce, tmp_path):
         (f"{DRAGIN} --dataset iirc:typo.json --out out", "typo.json"),
         (f"{DRAGIN} --dataset hotpotqa:other.json --out out", "give each dataset once"),
         ("reproduce dragin 2 --dataset iirc=jsonl:a.jsonl --out out", "write iirc:FILE"),
+        (f"{DRAGIN} --model judge=openai:a --model judge=openai:b", "--model names 'judge' more than once"),
         ("reproduce dragin 2 --preset nope", "unknown preset 'nope'"),
         (f"reproduce dragin 6 --dataset iirc:{FILES / 'iirc.json'} --out out", "no --dataset hotpotqa:FILE"),
     ],

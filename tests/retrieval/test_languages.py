@@ -67,6 +67,18 @@ def test_forms_that_have_the_same_terms(language, one, other):
     assert Analysis(language=language).terms(one) == Analysis(language=language).terms(other)
 
 
+def texts_of_english_characters():
+    for start in (*range(0, 0x300, 8), *range(0x2000, 0x2C00, 8)):
+        characters = [chr(code) for code in range(start, start + 8)]
+        yield " ".join(f"x{each}y {each} rivers{each} the{each}of" for each in characters)
+        yield " ".join(f"isn't {each}'s o'{each}x {each}'" for each in characters)
+
+
+def test_terms_of_english_text_do_not_depend_on_words_in_other_scripts():
+    for text in texts_of_english_characters():
+        assert Analysis().terms(f"{text} река") == [*Analysis().terms(text), *Analysis().terms("река")]
+
+
 @given(st.text() | st.lists(st.sampled_from(["River", "the", "Bonn's", "–", "x"])).map(" ".join))
 def test_a_text_has_the_terms_of_its_words(text):
     terms = Analysis().terms(text)

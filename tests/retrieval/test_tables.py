@@ -7,8 +7,9 @@ import pytest
 from tests.retrieval.documents import row_of, rows
 
 from askance.core import records
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.formats import read_file, tables
 from askance.retrieval.index.formats import rows as rows_reader
-from askance.retrieval.index.formats import tables
 from askance.retrieval.index.formats.content import UnreadableFile, UnreadPart
 
 JSON_ROWS = (
@@ -52,6 +53,38 @@ def test_rows_have_their_lines_ids_and_titles(name, content, expected):
     assert [(row.line, row.id, row.title, row.text) for row in found] == expected
     sections = [mark.section for row in found for mark in row.marks]
     assert sections == [f"row {row.line}" for row in found if row.line and ": " in row.text]
+
+
+def test_parquet_has_the_rows_of_json_lines(tmp_path):
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    columns = {
+        "_id": ["a", None, "c"],
+        "title": ["T", "U", None],
+        "contents": ["one", None, "three"],
+        "year": [1999, 2000, None],
+        "when": pyarrow.array([0, 1, 2], pyarrow.timestamp("s")),
+        "picture": [b"x", b"y", b"z"],
+    }
+    file = tmp_path / "corpus.parquet"
+    parquet.write_table(pyarrow.table(columns), file)
+    first, flaw, last = read_file(file)
+    assert (first.id, first.title, first.text, first.line) == ("a", "T", "one", 1)
+    assert first.fields == {"year": 1999}
+    assert flaw.name == "row 2, field text"
+    assert flaw.reason.startswith("missing. A row is a JSON object")
+    assert (last.id, last.title, last.text, last.fields) == ("c", "", "three", {})
+    report = build_index([tmp_path], tmp_path / "index")
+    assert (report.documents, [each.source for each in report.skipped]) == (2, [f"{file}, row 2, field text"])
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(UnreadableFile, match="Parquet that can't be read"):
+        list(read_file(file))
+
+
+def test_parquet_without_its_package_is_skipped_and_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "find_spec", lambda name: None)
+    (tmp_path / "corpus.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UnreadableFile, match="needs the package 'pyarrow'"):
+        list(read_file(tmp_path / "corpus.parquet"))
 
 
 @pytest.mark.parametrize(

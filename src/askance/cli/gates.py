@@ -10,15 +10,18 @@ import typer
 from askance.cli.options import JsonFlag, OutOption, with_settings, write_out
 from askance.cli.runs import show_sections
 from askance.configuration.evaluation import open_gates, open_score, read_dataset
+from askance.configuration.presets import preset_text
 from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.parameters import method_spec
 from askance.core.ports import language_model
 from askance.core.safe_text import json_line, printable_record
 from askance.evaluation.choose import outcomes
-from askance.evaluation.choose.gates import measure_gates
+from askance.evaluation.choose.gates import measure_gates, trained_router
 from askance.evaluation.report.gates import gate_chart, gate_section
+from askance.evaluation.report.tables import counted
 from askance.evaluation.report.writers import markdown
+from askance.methods.loops.adaptive_rag import AdaptiveRag
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import WritingProgress
@@ -31,6 +34,7 @@ def gates(
     metric: str = "accuracy",
     gate: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     chart: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    router: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     as_json: JsonFlag = False,
     as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
@@ -47,14 +51,16 @@ def gates(
         gate: Measure only this gate or guard, of the catalogue, a plug-in or module:function; may be
             repeated.
         chart: Write a chart of score against searches to this file (SVG); of several files, it shows all.
+        router: Train a router for `adaptive_rag` on all questions, and write it to this file as a preset
+            (TOML).
         as_markdown: Print Markdown.
 
     Examples:
         askance gates --recorded outcomes.jsonl --chart gates.svg
         askance gates --recorded test.jsonl.gz --dev dev.jsonl.gz --metric f1
     """
-    if chart is not None:
-        check_writable(chart)
+    for file in filter(None, (chart, router)):
+        check_writable(file)
     paths = [*(files or ()), *(recorded or ())]
     if not paths:
         raise InputError(
@@ -68,6 +74,10 @@ def gates(
     results = [measure_gates(name, found, *given) for name, found in parts.items()]
     if chart is not None:
         write_out(chart, gate_chart(results[-1]))
+    if router is not None:
+        settings = trained_router([*parts.values()][-1], score, known)
+        trained = f"trained on {counted(results[-1].num_questions)} of {', '.join(map(str, paths))}"
+        write_out(router, preset_text(AdaptiveRag, settings, [trained]))
     sections = printable_record([gate_section(each) for each in results])
     if as_json:
         print(json_line({"outcomes": results}))

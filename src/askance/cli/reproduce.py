@@ -11,7 +11,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from askance.cli.options import MAX_FAILURES, MaxFailuresOption, NewCodeFlag, RetryFlag, with_settings
+from askance.cli.options import (
+    MAX_FAILURES,
+    MaxFailuresOption,
+    NewCodeFlag,
+    RetryFlag,
+    by_name,
+    with_settings,
+)
 from askance.configuration.build import ROLES, load_models
 from askance.configuration.catalogue import DEFAULT_MODEL
 from askance.configuration.presets import open_preset
@@ -91,7 +98,7 @@ def reproduce(
         paper=read,
         datasets=dict(named),
         models=tuple(models) or (UsedModel("", DEFAULT_MODEL),),
-        roles={role: spec for role, spec in given if role in ROLES},
+        roles=by_name("models", [f"{role}={spec}" for role, spec in given if role in ROLES]),
         settings={name: getattr(sourced.config, name) for name in SETTINGS if name in sourced.origins},
         scale=scale,
         preset=None if preset is None else open_preset(preset),

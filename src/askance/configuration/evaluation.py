@@ -24,6 +24,7 @@ from askance.evaluation.datasets import Dataset, DatasetFile, Example
 from askance.evaluation.metrics import UNICODE, Metric
 from askance.evaluation.metrics.scoring import Scoring
 from askance.evaluation.run.readings import AnswerReading, Reading
+from askance.methods.gates.named import read_sum
 from askance.methods.gates.signals import Gate
 from askance.text.answers import AUTHORS_READINGS
 
@@ -134,18 +135,18 @@ def open_gates(names: Sequence[str] = ()) -> tuple[dict[str, Gate], dict[str, Ga
     """Return all gates and all guards by name: those of the catalogue and of plug-ins.
 
     Args:
-        names: Names among which there may be a ``module:function``, which then is a gate, too.
+        names: Names among which there may be a ``module:function`` or a weighted sum, which is a gate, too.
 
     Raises:
         InputError: A plug-in can't be used, or there is no such function.
     """
-    names = [*known_names("gates", GATES), *(name for name in names if ":" in name)]
+    names = [*known_names("gates", GATES), *(name for name in names if ":" in name or "*" in name)]
     guards = {name: find_gate("guards", name) for name in known_names("guards", GUARDS)}
     return {name: find_gate("gates", name) for name in names}, guards
 
 
 def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
-    """Return a gate or guard of the catalogue, a plug-in or ``module:function``.
+    """Return a gate or guard of the catalogue, a plug-in, ``module:function`` or a weighted sum of gates.
 
     Args:
         kind: "gates" or "guards".
@@ -153,11 +154,19 @@ def find_gate(kind: str, name: str, further: Sequence[str] = ()) -> Gate:
 
     Raises:
         UnknownName: There is no such gate.
-        InputError: It can't be imported, or does not declare itself a gate.
+        InputError: It can't be imported, does not declare itself a gate, or is no weighted sum.
     """
     own = GUARDS if kind == "guards" else GATES
-    if name in own:
+
+    def find_own(name: str) -> Gate:
+        if name not in own:
+            raise UnknownName(kind.removesuffix("s"), name, own)
         return cast(Gate, resolve_name(GATE + name))
+
+    if "*" in name:  # a sum may stand in data, and so names nothing else
+        return read_sum(name, find_own)
+    if name in own:
+        return find_own(name)
     return find_function(kind, name, (*own, *further), Gate).function
 
 

@@ -257,7 +257,7 @@ def _typed(cls: type[Any], settings: Mapping[str, Any], records: Sequence[str] =
     return parse_parameters(cls, typed)
 
 
-typed_in_preset = partial(_typed, records=("trigger", "guard", "query"))
+typed_in_preset = partial(_typed, records=("trigger", "guard", "query", "router"))
 """A function that converts the parameters of a preset to their types (see `Preset.parameters`)."""
 
 

@@ -105,9 +105,11 @@ class Analysis:
         plain = plain.lower()
         if self.language == "english" and (plain.isascii() or not _NOT_ENGLISH.search(plain)):
             # The steps below return the same terms for such text, but take longer.
-            words = _ENGLISH_WORD.findall(_POSSESSIVE.sub("", plain))
-            plain = " ".join([word for word in words if word not in STOP_WORDS])
-            return list(_stemmer("english").analyze(plain))
+            plain = _POSSESSIVE.sub("", plain) if "'" in plain else plain
+            if "'" in plain:  # within a word
+                plain = " ".join([word for word in _ENGLISH_WORD.findall(plain) if word not in STOP_WORDS])
+                return list(_stemmer("english").analyze(plain))
+            return list(_english().analyze(plain))
         terms = list[str]()
         for match in _WORD.finditer(plain):
             if match.lastgroup:  # without spaces: each character, and each pair of adjacent characters
@@ -152,6 +154,14 @@ def _stemmer(language: str) -> tantivy.TextAnalyzer:
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     builder = builder.filter(tantivy.Filter.stemmer(language))
     return (builder if language == "english" else builder.filter(tantivy.Filter.ascii_fold())).build()
+
+
+@cache
+def _english() -> tantivy.TextAnalyzer:
+    """Return all steps for English text without an apostrophe."""
+    words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    words = words.filter(tantivy.Filter.custom_stopword(sorted(STOP_WORDS)))
+    return words.filter(tantivy.Filter.stemmer("english")).build()
 
 
 def _light_arabic_stem(word: str) -> str:

@@ -7,6 +7,7 @@ of both answers, known only afterwards, gains on the better constant policy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, isnan, nan
@@ -15,10 +16,18 @@ import numpy as np
 
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.choose.outcomes import MEMORY, READ, SEVERAL, RecordedOutcome
-from askance.evaluation.choose.policies import Booleans, chosen_thresholds, cross_validation, nearest, routed
+from askance.evaluation.choose.policies import (
+    Booleans,
+    chosen_thresholds,
+    cross_validation,
+    fitted_router,
+    nearest,
+    routed,
+)
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.evaluation.statistics.selective import LEAST_RIGHT
+from askance.methods.gates.named import greatest, named_gate
 from askance.methods.gates.signals import Gate, MissingSignal, Numbers, Signals
 
 Score = Callable[[str, Sequence[str]], float | None]
@@ -204,6 +213,41 @@ def measure_gates(
     )
 
 
+def trained_router(
+    outcomes: Sequence[RecordedOutcome], score: Score, gates: Mapping[str, Gate]
+) -> dict[str, str | float]:
+    """Return settings of `adaptive_rag`, whose router learns from all outcomes.
+
+    The router is the weighted sum of the gates that every question has, which need nothing but the draft. One
+    search is made where it is probably better than none. Several are made above the threshold with the
+    greatest score of the answers of `ircot` or, if these were not recorded, above the greatest sum.
+
+    Raises:
+        InputError: A search makes no answer better, or none worse.
+    """
+    kept, questions = _questions(outcomes, (), score)
+    num_better, num_worse = int((questions.gains > 0).sum()), int((questions.gains < 0).sum())
+    if not num_better or not num_worse:
+        found = f"of {len(kept)} questions, a search makes {num_better} better and {num_worse} worse"
+        raise InputError(f"{found}: a router needs both to learn from. Record more questions.")
+    signals, columns = [each.signals for each in kept], dict[str, Numbers]()
+    for name, gate in gates.items():
+        with suppress(InputError):  # it needs more than a draft
+            named_gate(name, gate)
+            columns[name] = _values(name, gate, signals, {})
+    columns = {name: each for name, each in columns.items() if np.isfinite(each).all()}
+    if not columns:
+        raise InputError("no gate has its signals for every question: record them with `askance signals`.")
+    matrix = np.stack([*columns.values()], axis=1)
+    weights, constant = fitted_router(matrix, questions.gains)
+    sums, read = matrix @ weights + constant, questions.scores[READ]
+    gains, every = questions.scores.get(SEVERAL, read) - read, np.ones((1, len(read)), dtype=np.bool_)
+    (several_above,) = np.clip(chosen_thresholds(sums, gains, every), 0.0, sums.max())
+    terms = [f"{weight:+.4g}*{name}" for name, weight in zip(columns, weights, strict=True)]
+    router = "".join([*terms, f"{constant:+.4g}"])
+    return {"router": router, "once_above": 0.0, "several_above": float(f"{several_above:.4g}")}
+
+
 def _questions(
     outcomes: Sequence[RecordedOutcome], dev: Sequence[RecordedOutcome], score: Score
 ) -> tuple[list[RecordedOutcome], Questions]:
@@ -237,8 +281,7 @@ def _values(name: str, gate: Gate, signals: Sequence[Signals], problems: dict[st
     values = np.full(len(signals), nan)
     for at, each in enumerate(signals):
         try:
-            found = gate(each)
-            values[at] = float(np.max(found) if np.size(found) else 0.0)
+            values[at] = greatest(gate(each))
             problem = f"it returned {values[at]}"
         except MissingSignal as missing:
             values[at], problem = each.numbers.get(name, nan), f"{missing}"

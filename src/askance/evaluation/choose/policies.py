@@ -68,14 +68,22 @@ def routed(columns: Sequence[Numbers], gains: Numbers, trains: Booleans) -> Bool
         columns: The numbers of each gate, each of shape [questions].
     """
     columns = [np.where(np.isfinite(each), each, each[np.isfinite(each)].mean()) for each in columns]
-    matrix, chosen = np.stack(columns, axis=1), np.zeros(trains.shape, dtype=np.bool_)
-    for split, train in enumerate(trains):
-        means, spreads = matrix[train].mean(axis=0), matrix[train].std(axis=0)
-        inputs = np.insert((matrix - means) / np.where(spreads > 0, spreads, 1.0), 0, 1.0, axis=1)
-        differ = train & (gains != 0)
-        fitted = logistic(inputs[differ], (gains[differ] > 0) * 1.0, np.abs(gains[differ]), _PENALTY)
-        chosen[split] = inputs @ fitted > 0
-    return chosen
+    matrix = np.stack(columns, axis=1)
+    sums = ((matrix, *fitted_router(matrix[train], gains[train])) for train in trains)
+    return np.array([numbers @ weights + constant > 0 for numbers, weights, constant in sums])
+
+
+def fitted_router(matrix: Numbers, gains: Numbers) -> tuple[Numbers, float]:
+    """Return the weights and the constant of a router, whose sum is above 0 where a search is better.
+
+    Args:
+        matrix: The numbers of gates, of shape [questions, gates].
+    """
+    means, spreads = matrix.mean(axis=0), matrix.std(axis=0)
+    spreads[spreads == 0] = 1.0
+    inputs, differ = np.insert((matrix - means) / spreads, 0, 1.0, axis=1), gains != 0
+    constant, *weights = logistic(inputs[differ], (gains[differ] > 0) * 1.0, np.abs(gains[differ]), _PENALTY)
+    return (weights := weights / spreads), float(constant - means @ weights)
 
 
 def nearest(texts: Sequence[str], gains: Numbers, trains: Booleans) -> Booleans:

@@ -1,6 +1,7 @@
 """Gates that a method calls while it answers: as the trigger of a search, or as the guard of an answer."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -23,6 +24,8 @@ TOKEN_SIGNALS: tuple[Signal, ...] = ("logprob", "entropy", "top_logprobs", "atte
 _TEMPERATURE = 1.0
 """The temperature of sampled answers."""
 NUM_SAMPLES = 5
+_TERM = re.compile(r"((?:^[+-]?|[+-])\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?:\*(\w+))?")
+"""A number of a weighted sum, with the gate that it is the weight of."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,6 +58,44 @@ class NamedGate(NamedFunction):
             expected = f"expected a finite number, or one for each of {num_words} words"
             raise FunctionFailure(f"the gate {self.name} returned {values!s:.99}: {expected}.")
         return values
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """A gate that adds the weighted numbers of others, such as a router that is trained on outcomes.
+
+    Attributes:
+        terms: Each gate with its weight. One that returns a number for each word counts with the greatest.
+        constant: A number that is added.
+    """
+
+    terms: tuple[tuple[float, Gate], ...]
+    constant: float
+
+    def __call__(self, signals: Signals) -> float:
+        return self.constant + sum(weight * greatest(gate(signals)) for weight, gate in self.terms)
+
+
+def greatest(numbers: float | Sequence[float]) -> float:
+    """Return the number of a gate for the whole question, which is 0 for a text without a word."""
+    return float(np.max(numbers)) if np.size(numbers) else 0.0
+
+
+def read_sum(text: str, find: Callable[[str], Gate]) -> WeightedSum:
+    """Return the gate that a text such as ``0.3*perplexity+2*margin-1.4`` describes.
+
+    Args:
+        find: Returns the gate of a name.
+
+    Raises:
+        InputError: The text is no such sum.
+    """
+    if rest := _TERM.sub("", text):
+        example = "write it without spaces, as 0.3*perplexity+2*margin-1.4"
+        raise InputError(f"{text!r} is no weighted sum of gates; it can't be read at {rest!r}: {example}.")
+    terms = [(float(weight), name) for weight, name in _TERM.findall(text)]
+    constant = sum(weight for weight, name in terms if not name)
+    return WeightedSum(tuple((weight, find(name)) for weight, name in terms if name), constant)
 
 
 GateParameter = Annotated[NamedGate, WithJsonSchema({"type": "string"})]

@@ -13,7 +13,14 @@ from askance.methods.common.answer_text import PlainTrace
 from askance.methods.common.generation_state import WritesAnswer
 from askance.methods.common.named_methods import combined_needs
 from askance.methods.gates.built_in import perplexity
-from askance.methods.gates.named import GateParameter, NamedGate, WatchedModel, named_gate, want_of
+from askance.methods.gates.named import (
+    GateParameter,
+    NamedGate,
+    WatchedModel,
+    WeightedSum,
+    named_gate,
+    want_of,
+)
 from askance.methods.gates.signals import Signals
 from askance.methods.loops.ircot import Ircot
 
@@ -32,7 +39,7 @@ class AdaptiveRag(WritesAnswer):
 
     passages: int = parameter(3, "number of passages per search", at_least=1)
     router: Literal["perplexity"] | GateParameter = parameter(
-        "perplexity", "a gate, or module:function, such as a classifier of questions"
+        "perplexity", "a gate, a weighted sum of gates, or module:function, such as a classifier of questions"
     )
     once_above: float = parameter(1.3, "search once if the router's number is above this")
     several_above: float = parameter(2.0, "search before each sentence if the router's number is above this")
@@ -69,7 +76,8 @@ class AdaptiveRag(WritesAnswer):
             number = float(max(self.gate.values(Signals(question.text, draft)).flat, default=0.0))
             way, numbers = sum(number > each for each in self.thresholds), {self.gate.name: number}
             why = "{} is {:.3g}: one search above {:g}, several above {:g}"
-            why = why.format(self.gate.name, number, *self.thresholds)
+            shown = "the weighted sum" if isinstance(self.gate.function, WeightedSum) else self.gate.name
+            why = why.format(shown, number, *self.thresholds)
         outcome = ("none", "once", "several")[way]
         run.trace.decide("route", outcome, why, signal=self.gate.name, numbers=numbers)
         if not way:

@@ -16,7 +16,7 @@ import json
 import sqlite3
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -186,7 +186,7 @@ class DocumentTable:
         self.state = state_type().validate_json(row[0]) if row else TableState()
         self._last_old = self.state.last_number
         self._pending: list[tuple[object, ...]] = []
-        self._pending_ids = set[str]()
+        self._pending_ids, self._free_ids = set[str](), set[str]()
         self._pending_values: list[tuple[str, str | bool | bytes, int]] = []
         self._file: tuple[tuple[str, ...], int] = (), 0
 
@@ -202,6 +202,14 @@ class DocumentTable:
         self._database.execute("INSERT OR REPLACE INTO main.state VALUES (1, ?)", (content,))
         self._database.commit()
 
+    def look_up(self, ids: Sequence[str]) -> None:
+        """Find out which of these ids no document has, all at once."""
+        self._flush()
+        self._free_ids, places = set(ids), ", ".join("?" * len(ids))
+        for column in ("id", "given_id"):
+            query = f"SELECT {column} FROM documents WHERE {column} IN ({places})"
+            self._free_ids.difference_update(id for (id,) in self._database.execute(query, ids))
+
     def find(self, document: Document, digest: bytes) -> DocumentEntry | None:
         """Return the entry that matches `document`, or None.
 
@@ -209,6 +217,8 @@ class DocumentTable:
         the same id and file matches, unless it was already seen in this run. Such an entry has outdated
         content.
         """
+        if document.id in self._free_ids:
+            return None
         if document.id in self._pending_ids:
             self._flush()
         query = (
@@ -248,7 +258,9 @@ class DocumentTable:
     def free_id(self, given_id: str) -> str:
         """Return `given_id` or, if that id is taken, `given_id` followed by "~2", "~3" and so on."""
         id, count, query = given_id, 1, "SELECT 1 FROM documents WHERE id = ?"
-        while id in self._pending_ids or self._database.execute(query, (id,)).fetchone():
+        while id not in self._free_ids and (
+            id in self._pending_ids or self._database.execute(query, (id,)).fetchone()
+        ):
             count += 1
             id = f"{given_id}~{count}"
         return id
@@ -273,6 +285,7 @@ class DocumentTable:
         file = self._file_number((document.path, *(known.get(name, "") for name in KNOWN_FIELDS[1:])))
         self._pending.append((number, id, given_id, file, title, digest, len(scripts), packed))
         self._pending_ids |= {id, document.id}
+        self._free_ids -= {id, document.id}
         self._pending_values += [(name, stored(value), number) for name, value in fields.items()]
         if len(self._pending) >= _PENDING_ROWS:
             self._flush()
@@ -381,13 +394,3 @@ class DocumentTable:
     def _entries(self, query: str, *values: object) -> Iterator[DocumentEntry]:
         for row in self._database.execute(query, values):
             yield DocumentEntry(*row)
-
-
-def content_digest(document: Document) -> bytes:
-    """Return a 16-byte hash of the indexed content of a document, without its source and id."""
-    content = f"{document.is_row}\0{document.title}\0{document.text}"
-    for mark in document.marks:
-        content += f"\0{mark.start} {mark.page} {mark.section}"
-    if document.fields:
-        content += f"\0{json.dumps(document.fields, sort_keys=True)}"
-    return hashlib.blake2b(content.encode(), digest_size=16).digest()

@@ -3,7 +3,7 @@
 | file | becomes |
 |---|---|
 | text, Markdown, source code, notebooks, HTML, PDF, DOCX, PPTX, ODT, RTF, EPUB, mail | one document |
-| `.jsonl` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
+| `.jsonl` `.parquet` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
 | `.csv` `.tsv` `.xlsx` `.xls` `.ods` | one document per row under a header |
 | `.tsv` in the layout of the DPR Wikipedia dump | one document per row: ``id<TAB>text<TAB>title`` |
 
@@ -11,6 +11,8 @@ A file whose content does not match its name is skipped with the reason, and rea
 changes while it is read is read again. Files are read in a process of their own (see `reader_process`).
 """
 
+import hashlib
+import json
 import os
 import unicodedata
 from collections import deque
@@ -94,6 +96,16 @@ class SkippedSource:
     source: str
     reason: str
     path: str = ""
+
+
+def content_digest(document: Document) -> bytes:
+    """Return a 16-byte hash of the indexed content of a document, without its source and id."""
+    content = f"{document.is_row}\0{document.title}\0{document.text}"
+    for mark in document.marks:
+        content += f"\0{mark.start} {mark.page} {mark.section}"
+    if document.fields:
+        content += f"\0{json.dumps(document.fields, sort_keys=True)}"
+    return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
 def read_documents(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tantivy
+from pydantic_core import to_json
 
 from askance.core.panics import panics_as
 from askance.core.types import Passage
@@ -31,7 +32,6 @@ _HEAP_BYTES = 64_000_000
 RESCORED = 1_000
 """The number of hits that are scored again with the user's parameters of BM25."""
 _LOCK = ".lock"
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FIRST_HITS, _MORE_HITS = 1.5, 8
 _MIN_HITS_FILTERED = 1_000
 """Up to so many hits more than there are selected documents, filtering hits is faster than tantivy's way."""
@@ -257,7 +257,7 @@ def read_opstamp(folder: Path) -> int:
 def _pack(passage: Passage) -> bytes:
     fields = [passage.id, passage.title, passage.text, passage.source, passage.start, passage.end]
     fields += [passage.page, passage.section, dict(passage.fields)]
-    return _JSON.encode(fields).encode()
+    return to_json(fields)
 
 
 def _unpack(packed: bytes) -> Passage:

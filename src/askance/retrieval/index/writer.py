@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from askance.core.errors import BadIndex, DocumentError, IndexBusy, InputError, NothingIndexed
@@ -24,9 +24,15 @@ from askance.retrieval.index.document_table import (
     DamagedIndex,
     DocumentEntry,
     DocumentTable,
-    content_digest,
 )
-from askance.retrieval.index.documents import HIDDEN, Document, SkippedSource, absolute_path, spelled
+from askance.retrieval.index.documents import (
+    HIDDEN,
+    Document,
+    SkippedSource,
+    absolute_path,
+    content_digest,
+    spelled,
+)
 from askance.retrieval.index.formats import READERS
 from askance.retrieval.index.index_folder import EncoderRecord, Manifest, generation_folder
 from askance.retrieval.index.lexical import ENGINE, LexicalWriter, read_opstamp
@@ -38,6 +44,8 @@ from askance.text.words import scripts_of
 CHECKPOINT_PASSAGES = 100_000
 CHECKPOINT_VECTORS = 5_000
 _PASSAGES_AT_ONCE = 256
+_LOOKED_UP, _SHORT = 500, 10_000
+"""How many rows are looked up at once, and the most characters of one."""
 _CHANGES = {"added", "updated", "removed"}
 
 
@@ -132,7 +140,7 @@ class IndexWriter:
         Raises:
             NothingIndexed: There are no documents.
         """
-        for item in documents:
+        for item in self._looked_up(documents):
             if isinstance(item, Document):
                 # Checkpoints are written only between documents, so that index and document table agree.
                 self._checkpoint_after(CHECKPOINT_PASSAGES)
@@ -148,6 +156,20 @@ class IndexWriter:
         kept = {skipped.path for skipped in self.skipped if skipped.path}
         places = (absolute_path(spelled(source)) for source in sources)
         self._discard(self.documents.not_seen(places, kept))
+
+    def _looked_up(self, documents: Iterable[Document | SkippedSource]) -> Iterator[Document | SkippedSource]:
+        """Yield the items, after the ids of many short rows are looked up at once, which is faster."""
+        rows = list[Document]()
+        for item in chain(documents, (None,)):
+            is_short = isinstance(item, Document) and item.is_row and len(item.text) <= _SHORT
+            if rows and (len(rows) == _LOOKED_UP or not is_short):
+                self.documents.look_up([each.id for each in rows])
+                yield from rows
+                rows.clear()
+            if isinstance(item, Document) and is_short:
+                rows.append(item)
+            elif item is not None:
+                yield item
 
     def commit(self) -> Manifest:
         """Embed the passages that have no vector, make all changes visible, and return the manifest.

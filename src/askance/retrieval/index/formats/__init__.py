@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from askance.core.records import PARQUET
 from askance.retrieval.index.formats.content import Rows, UnreadableFile, check_size
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
 from askance.retrieval.index.formats.epub import read_epub
@@ -18,7 +19,7 @@ from askance.retrieval.index.formats.office import read_docx, read_pptx
 from askance.retrieval.index.formats.opendocument import read_ods, read_odt
 from askance.retrieval.index.formats.pdf import read_pdf
 from askance.retrieval.index.formats.plain import TEXT_READERS
-from askance.retrieval.index.formats.rows import read_json, read_jsonl
+from askance.retrieval.index.formats.rows import read_json, read_jsonl, read_parquet
 from askance.retrieval.index.formats.rtf import read_rtf
 from askance.retrieval.index.formats.tables import read_table
 
@@ -37,6 +38,7 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".msg": lambda path: read_msg(path, read_file),
     **dict.fromkeys((".jsonl", ".ndjson"), read_jsonl),
     ".json": read_json,
+    PARQUET: read_parquet,
     **dict.fromkeys((".csv", ".tsv"), read_table),
     **TEXT_READERS,
 }

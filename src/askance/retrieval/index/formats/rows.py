@@ -1,4 +1,4 @@
-"""JSON Lines and JSON files."""
+"""JSON Lines, JSON and Parquet files."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,8 @@ from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
-from askance.core.records import Field
+from askance.core.errors import DatasetError, MissingExtra
+from askance.core.records import Field, parquet_rows
 from askance.retrieval.index.formats.content import (
     DocumentRow,
     Rows,
@@ -87,6 +88,16 @@ def read_json(path: Path) -> Rows:
     else:
         found = value.get("title", value.get("name")) if isinstance(value, dict) else None
         yield DocumentRow(given_title(found) if isinstance(found, str) else "", _text_of(value))
+
+
+def read_parquet(path: Path) -> Rows:
+    """Yield the rows of a Parquet file, which have the keys of JSON Lines.
+
+    Raises:
+        UnreadableFile: The file is damaged, or pyarrow is not installed.
+    """
+    with unreadable("Parquet that can't be read", DatasetError, MissingExtra):
+        yield from converted_rows(parquet_rows(path), _object_row, _JSON_SHAPE)
 
 
 def _object_row(row: Field, line: int) -> Iterator[DocumentRow]:
