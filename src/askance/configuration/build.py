@@ -4,6 +4,7 @@ Methods have their own module, `methods`. Modules are imported when an object is
 """
 
 import os.path
+import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from difflib import get_close_matches
@@ -231,8 +232,8 @@ def resolved_retriever(index: str | Path | None, kind: Any) -> Any:
 
 def encodes(retriever: object) -> bool:
     """Return whether a retriever needs a query encoder."""
-    kind = RETRIEVERS.get(parse_spec(retriever).name) if isinstance(retriever, str) else None
-    return kind is not None and kind.encodes
+    name = re.split("[:?]", retriever, maxsplit=1)[0] if isinstance(retriever, str) else ""
+    return name in RETRIEVERS and RETRIEVERS[name].encodes
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:

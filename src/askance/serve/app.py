@@ -37,7 +37,14 @@ from askance.serve.citations import passage_url
 from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
 from askance.serve.errors import ApiError, api_error, bad_request, not_found
-from askance.serve.limits import PASSAGES, QUERIES, QUESTION_CHARACTERS, Admission, Limits
+from askance.serve.limits import (
+    PASSAGES,
+    QUERIES,
+    QUERY_CHARACTERS,
+    QUESTION_CHARACTERS,
+    Admission,
+    Limits,
+)
 from askance.serve.metrics import Metrics
 from askance.serve.responses import ErrorBody, Json, passage_page
 from askance.serve.security import OWNER, Guard, Keys
@@ -63,9 +70,9 @@ class SearchRequest(BaseModel):
 class RetrieveRequest(BaseModel):
     """A search for the `topk` best passages of each query, in the form of Search-R1's retrieval server."""
 
-    queries: list[Annotated[str, Field(max_length=QUESTION_CHARACTERS)]] = Field(max_length=QUERIES)
+    queries: list[Annotated[str, Field(max_length=QUERY_CHARACTERS)]] = Field(max_length=QUERIES)
     topk: int = Field(3, ge=1, le=PASSAGES)
-    return_scores: bool = False
+    return_scores: bool = Field(False, strict=True)
 
 
 class Application:

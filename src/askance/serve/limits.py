@@ -18,8 +18,8 @@ QUESTION_CHARACTERS = 20_000
 """The length of a question with the conversation before it, and of the query of a search."""
 PASSAGES = 100
 """The number of passages that one search may return."""
-QUERIES = 512
-"""The number of queries of one request to `/retrieve`."""
+QUERIES, QUERY_CHARACTERS = 512, 1_000
+"""The number of queries of one request to `/retrieve`, and the length of each."""
 _WEIGHT = 0.2
 """The weight of the latest question in the running mean of seconds."""
 BACKLOG = 512
