@@ -30,6 +30,7 @@ from tests.retrieval.vectors import CountingEncoder
 
 from askance.core.errors import BadIndex
 from askance.models.scripted import ScriptedEncoder
+from askance.retrieval import ann
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
 from askance.retrieval.index import document_table, index_folder, lexical, vectors, writer
@@ -45,6 +46,8 @@ NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mil
 the change, most rows of the vectors are dead, so they are compacted."""
 STILL_OLD = 5
 CHECKPOINT_PASSAGES = 2
+CLUSTERED = 2
+"""The number of vectors above which they are clustered, where faiss is installed."""
 PAGE = 4096
 """Of SQLite."""
 WRITERS = {
@@ -195,6 +198,10 @@ def main(folder: Path, kind: str, first: int = 1, step: int = 1) -> None:
     os.fsync = lambda descriptor: None
     ReaderProcess._start = lambda reader: None  # one for each of hundreds of builds takes most of the time
     writer.CHECKPOINT_PASSAGES = writer.CHECKPOINT_VECTORS = CHECKPOINT_PASSAGES
+    if ann.is_installed():
+        import faiss  # noqa: F401  # once, in place of in each process
+
+        ann.EXACT_ROWS, ann.EXACT_TAIL = CLUSTERED, 0
     trial = Trial(folder, kind)
 
     def happens(number: int) -> bool:
