@@ -13,7 +13,7 @@ from askance.retrieval.dense import open_dense
 from askance.retrieval.filters import parse_filter
 from askance.retrieval.index.index_folder import VECTORS, generation_folder
 
-pytest.importorskip("faiss", reason="needs the extra dense")
+faiss = pytest.importorskip("faiss", reason="needs the extra dense")
 
 ENCODER = ScriptedEncoder()
 QUERIES = [f"word{at} word{7 * at}" for at in range(0, 120, 17)]
@@ -119,7 +119,15 @@ def faiss_file(index, generation=1):
     return path
 
 
-@pytest.mark.parametrize("damage", ["cut off", "other content", "of other rows", "of a strange name", "lost"])
+NO_CLUSTERS = {
+    "not clustered": ("Flat", 120, 16),
+    "of more rows": ("IVF2,Flat", 121, 16),
+    "longer": ("IVF2,Flat", 120, 17),
+}
+DAMAGES = ["cut off", "other content", "of other rows", "of a strange name", "lost", *NO_CLUSTERS]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_files_that_are_damaged_or_not_of_these_vectors_are_named_and_not_used(build, index, asked, damage):
     build(*rows(range(120)), encoder=ENCODER)
     path, remedy = faiss_file(index), "vectors: a search reads all 120 vectors, which is slow: {}run `askance"
@@ -129,11 +137,18 @@ def test_files_that_are_damaged_or_not_of_these_vectors_are_named_and_not_used(b
         path.write_bytes(b"no faiss file " * 99)
     elif damage == "lost":
         path.unlink()
+    elif damage in NO_CLUSTERS:
+        kind, num_rows, dimensions = NO_CLUSTERS[damage]
+        made = faiss.index_factory(dimensions, kind, faiss.METRIC_INNER_PRODUCT)
+        vectors = np.random.default_rng(0).random((num_rows, dimensions), dtype=np.float32)
+        made.train(vectors)
+        made.add(vectors)
+        faiss.write_index(made, str(path))
     else:
         name = "000001.120-00112233445566ff.faiss" if damage == "of other rows" else "000001.x.faiss"
         path.rename(path.with_name(name))
     retriever, (note,) = opened(index)
-    is_named = damage in ("cut off", "other content")
+    is_named = damage in ("cut off", "other content", *NO_CLUSTERS)
     assert note.startswith(remedy.format(f"delete the damaged {path}, and " if is_named else ""))
     assert len(search(retriever, "word7", 3)) == 3
     assert not asked

@@ -57,6 +57,11 @@ def find_clusters(segment: Path, rows: NDArray[np.float32]) -> tuple[int, Path |
     return 0, None
 
 
+def is_clustered(index: Any, shape: tuple[int, int]) -> bool:
+    """Return whether a faiss index has clusters of the inner products of as many vectors, of this length."""
+    return hasattr(index, "nlist") and (index.ntotal, index.d, index.metric_type) == (*shape, 0)
+
+
 def write_clusters(segment: Path, rows: NDArray[np.float32], is_live: NDArray[np.bool_]) -> None:
     """Cluster the rows of a segment, and write the faiss file beside it. Rows that are not live become zeros.
 

@@ -106,7 +106,7 @@ class Analysis:
         if self.language == "english" and (plain.isascii() or not _NOT_ENGLISH.search(plain)):
             # The steps below return the same terms for such text, but take longer.
             plain = _POSSESSIVE.sub("", plain) if "'" in plain else plain
-            if "'" in plain:  # within a word
+            if "'" in plain:  # maybe within a word
                 plain = " ".join([word for word in _ENGLISH_WORD.findall(plain) if word not in STOP_WORDS])
                 return list(_stemmer("english").analyze(plain))
             return list(_english().analyze(plain))

@@ -192,11 +192,12 @@ class FlatIndex:
         """Return the faiss index of the rows, or None, with a note, if there is none that can be read."""
         remedy = f"install faiss ({install_line('dense', 'faiss-cpu')}), and run `askance index` again"
         if ann.is_installed():
-            _, path = ann.find_clusters(segment, self._rows)
+            num_rows, path = ann.find_clusters(segment, self._rows)
             remedy = f"{f'delete the damaged {path}, and ' if path else ''}run `askance index` again"
             with suppress(RuntimeError):
-                if path is not None:
-                    return ann.read_faiss(path)
+                found = None if path is None else ann.read_faiss(path)
+                if ann.is_clustered(found, (num_rows, self._rows.shape[1])):
+                    return found
         note("vectors", f"a search reads all {self.num_vectors:,} vectors, which is slow: {remedy}.")
         return None
 
