@@ -1,0 +1,47 @@
+"""Workers as actors of a Ray cluster."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+from askance.configuration.workers import RemoteWorker, Reply, Task, Worker
+from askance.core.errors import InputError, MissingExtra
+
+MOST_TASKS = 10_000
+"""The most questions that Ray gives an actor at a time. The driver gives it fewer (`--in-flight`)."""
+
+
+def actors(address: str, devices: Sequence[str] = ()) -> list[RemoteWorker]:
+    """Start workers on a Ray cluster, spread over its nodes.
+
+    Args:
+        address: The address of the cluster, as Ray takes it, such as "auto" or "HOST:6379".
+        devices: The device of each worker (see `Worker`); without any, there is a worker for each node.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        InputError: No cluster answers at the address.
+    """
+    if find_spec("ray") is None:
+        raise MissingExtra("ray", "ray", "--ray")
+    import ray
+    from ray.exceptions import RayActorError
+
+    try:
+        ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(f"--ray {address}: no Ray cluster answers there ({error}).") from error
+    options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_concurrency": MOST_TASKS}
+    make = ray.remote(Worker).options(**options)
+    started = [make.remote(each) for each in devices or [""] * sum(node["Alive"] for node in ray.nodes())]
+    return [
+        RemoteWorker(f"worker {number}", partial(_work, actor), partial(ray.kill, actor), RayActorError)
+        for number, actor in enumerate(started, start=1)
+    ]
+
+
+def _work(actor: Any, task: Task) -> Future[Reply]:
+    future: Future[Reply] = actor.work.remote(task).future()
+    return future
