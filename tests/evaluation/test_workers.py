@@ -316,3 +316,20 @@ def test_errors_reach_another_process_as_they_are():
 
 def same(error):
     return error
+
+
+@pytest.fixture
+def command(request, sample_index, tmp_path):
+    cli = request.getfixturevalue("run")  # the function of this name here runs an experiment
+    given = ("eval", "--dataset", "sample", "--limit", 2, "--index", sample_index, "--model", "scripted")
+    return lambda *words: cli(*given, "--out", tmp_path / "run", *words)
+
+
+def test_the_command_starts_and_ends_workers(command, tmp_path, new_children):
+    code, out, err = command("--workers", 1, "--method", "single")
+    assert (code, "2 questions of sample" in out) == (0, True)
+    assert "opening the engine in the workers" in err
+    assert read_run(tmp_path / "run").settings.machine.startswith("1 worker on ")
+    assert not new_children()
+    code, _, err = command("--workers", 0)
+    assert (code, "error: --workers 0: give a number from 1, or devices such as" in err) == (2, True)

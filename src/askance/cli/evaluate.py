@@ -71,7 +71,7 @@ def evaluate(
         retry_failures: Ask the failed questions again.
         accept_new_code: Continue runs that were started with other code; settings.json records the change.
         workers: Answer in N processes with an engine each, or in one for each device, as in cuda:0,cuda:1.
-        ray: Answer in workers on the Ray cluster at this address; by default, one on each node.
+        ray: Answer in workers on the Ray cluster at this address; by default, one for each GPU or node.
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
@@ -113,7 +113,7 @@ def grid(
         retry_failures: Ask the failed questions again.
         accept_new_code: Continue runs that were started with other code; settings.json records the change.
         workers: Answer in N processes with an engine each, or in one for each device, as in cuda:0,cuda:1.
-        ray: Answer in workers on the Ray cluster at this address; by default, one on each node.
+        ray: Answer in workers on the Ray cluster at this address; by default, one for each GPU or node.
 
     Examples:
         askance grid grid.toml --out runs

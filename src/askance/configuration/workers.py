@@ -48,7 +48,7 @@ _ALL_LOST = (
 
 
 @dataclass(slots=True)
-class Reply:
+class TaskResult:
     """The result of a task.
 
     Attributes:
@@ -86,9 +86,9 @@ class Worker:
         self._device, self._engine = device, cast(Engine, None)
         self._answer_spec, self._load = "", loading_once(load_models)
 
-    async def work(self, task: Task) -> Reply:
+    async def work(self, task: Task) -> TaskResult:
         """Open an engine, or ask it a question. Errors are part of the reply."""
-        reply = Reply()
+        reply = TaskResult()
         try:
             with noted(lambda name, text: reply.notes.append((name, text))):
                 if isinstance(task, Example):
@@ -163,7 +163,7 @@ class RemoteWorker:
     """
 
     name: str
-    work: Callable[[Task], Future[Reply]]
+    work: Callable[[Task], Future[TaskResult]]
     close: Callable[[], None]
     lost: type[Exception] = EOFError
 
@@ -177,11 +177,11 @@ class _Process:
         self._process = context.Process(target=_serve, args=(its_end, device), daemon=True)
         self._process.start()
         its_end.close()  # so that the pipe breaks once the process has ended
-        self._numbers, self._waiting = count(), dict[int, Future[Reply]]()
+        self._numbers, self._waiting = count(), dict[int, Future[TaskResult]]()
         Thread(target=self._receive, daemon=True).start()
 
-    def work(self, task: Task) -> Future[Reply]:
-        number, future = next(self._numbers), Future[Reply]()
+    def work(self, task: Task) -> Future[TaskResult]:
+        number, future = next(self._numbers), Future[TaskResult]()
         future.set_running_or_notify_cancel()
         self._waiting[number] = future
         try:
@@ -300,7 +300,9 @@ class Workers:
             in_flight=len(engines) * ready.in_flight,
             models=expected["models"],
             precisions=expected["precisions"],
-            machine="; ".join(f"{number} workers on {machine}" for machine, number in machines),
+            machine="; ".join(
+                f"{number} worker{'s' * (number > 1)} on {machine}" for machine, number in machines
+            ),
         )
 
 
@@ -334,7 +336,7 @@ class _Pool:
         answered = cast(Answered, trace.events[-1])
         return Result(answered.answer, answered.usage, trace)
 
-    async def _reply(self, example: Example) -> Reply:
+    async def _reply(self, example: Example) -> TaskResult:
         while worker := await self._free.get():
             try:
                 reply = await asyncio.wrap_future(worker.work(example))

@@ -32,7 +32,7 @@ Ask = Callable[[Attempt], Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """What answers the questions of one experiment. It writes nothing: its caller keeps the records.
+    """The engine or the workers that answer the questions of one experiment. Its caller keeps the records.
 
     Attributes:
         in_flight: The number of questions that it answers at the same time.
