@@ -8,16 +8,14 @@ asked again of the others.
 import asyncio
 import os
 import re
-import signal
-import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import count
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from functools import partial
+from multiprocessing import get_context, parent_process
+from multiprocessing.managers import BaseManager
+from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import Any, Self, cast
 
@@ -41,6 +39,8 @@ from askance.evaluation.run.runner import loading_once
 Task = Mapping[str, Any] | Example
 """The configuration of an engine to open (see `EngineConfig.stored`), or a question for the last one."""
 _INDEX, _CODE, _MACHINE = "index content", "code of askance", "machine"
+MOST_TASKS = 10_000
+"""The most tasks that a worker takes at a time. Its driver gives it fewer (`--in-flight`)."""
 _ALL_LOST = (
     "all workers have ended, perhaps for lack of memory. Finished questions are kept: start fewer workers, "
     "or ask fewer questions at a time (--in-flight N), and the same command continues."
@@ -159,78 +159,50 @@ class RemoteWorker:
     Attributes:
         work: A function that gives the worker a task.
         close: A function that ends the worker.
-        lost: The type of the error with which a task fails whose worker has ended.
+        lost: The types of the error with which a task fails whose worker has ended.
     """
 
     name: str
     work: Callable[[Task], Future[TaskResult]]
     close: Callable[[], None]
-    lost: type[Exception] = EOFError
+    lost: type[Exception] | tuple[type[Exception], ...] = (EOFError, OSError)
 
 
-class _Process:
-    """A worker's process on this machine, which also ends once its driver has ended."""
+class _HostedWorker(Worker):
+    """A worker whose tasks arrive in threads."""
 
     def __init__(self, device: str) -> None:
-        context = get_context("spawn")  # a forked one would share the driver's threads, locks and GPU
-        self._connection, its_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(its_end, device), daemon=True)
-        self._process.start()
-        its_end.close()  # so that the pipe breaks once the process has ended
-        self._numbers, self._waiting = count(), dict[int, Future[TaskResult]]()
-        Thread(target=self._receive, daemon=True).start()
+        super().__init__(device)
+        self._loop = asyncio.new_event_loop()
+        for target in (self._loop.run_forever, _end_with_driver):
+            Thread(target=target, daemon=True).start()
 
-    def work(self, task: Task) -> Future[TaskResult]:
-        number, future = next(self._numbers), Future[TaskResult]()
-        future.set_running_or_notify_cancel()
-        self._waiting[number] = future
-        try:
-            self._connection.send((number, task))
-        except OSError:
-            self._lose(number)
-        return future
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-    def _receive(self) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                number, reply = self._connection.recv()
-                self._waiting.pop(number).set_result(reply)
-        for number in list(self._waiting):
-            self._lose(number)
-
-    def _lose(self, number: int) -> None:
-        if future := self._waiting.pop(number, None):
-            future.set_exception(EOFError())
+    def work_in_loop(self, task: Task) -> TaskResult:
+        return asyncio.run_coroutine_threadsafe(self.work(task), self._loop).result()
 
 
-def _serve(connection: Connection, device: str) -> None:
-    """Work on tasks until the driver has ended. This is the main function of a worker's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the driver, too, which ends its workers
-    worker, loop = Worker(device), asyncio.new_event_loop()
-    Thread(target=loop.run_forever, daemon=True).start()
+def _end_with_driver() -> None:
+    cast(BaseProcess, parent_process()).join()
+    os._exit(1)
 
-    async def reply(number: int, task: Task) -> None:
-        try:
-            connection.send((number, await worker.work(task)))
-        except BaseException:  # the driver would wait for ever
-            traceback.print_exc()
-            os._exit(1)
 
-    with suppress(EOFError):
-        while True:
-            asyncio.run_coroutine_threadsafe(reply(*connection.recv()), loop)
+class _Host(BaseManager):
+    """A process that holds a worker."""
+
+
+_Host.register("worker", _HostedWorker)
 
 
 def processes(devices: Sequence[str]) -> list[RemoteWorker]:
     """Start a worker process for each device, which is empty for models that choose their own."""
-    started = [_Process(device) for device in devices]
+    # A forked process would share the threads, locks and GPU of this one.
+    hosts: list[Any] = [_Host(ctx=get_context("spawn")) for _ in devices]
+    with ThreadPoolExecutor(len(hosts)) as together:
+        list(together.map(_Host.start, hosts))
+    started = [(host, host.worker(device).work_in_loop) for host, device in zip(hosts, devices, strict=True)]
     return [
-        RemoteWorker(f"worker {number}", each.work, each.close)
-        for number, each in enumerate(started, start=1)
+        RemoteWorker(f"worker {number}", partial(ThreadPoolExecutor(MOST_TASKS).submit, work), host.shutdown)
+        for number, (host, work) in enumerate(started, start=1)
     ]
 
 

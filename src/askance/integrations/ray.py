@@ -6,11 +6,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from askance.configuration.workers import RemoteWorker, TaskResult, Task, Worker
+from askance.configuration.workers import MOST_TASKS, RemoteWorker, Task, TaskResult, Worker
 from askance.core.errors import InputError, MissingExtra
-
-MOST_TASKS = 10_000
-"""The most questions that Ray gives an actor at a time. The driver gives it fewer (`--in-flight`)."""
 
 
 def actors(address: str, devices: Sequence[str] = ()) -> list[RemoteWorker]:
