@@ -21,9 +21,11 @@ from askance.core import errors
 from askance.core.concurrency import run_blocking
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelSpecError, WorkersLost
 from askance.core.notes import noted
+from askance.core.parameters import checked_dataclass
 from askance.core.token_ledger import Budget
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.runner import RunOptions, evaluate
+from askance.methods.baselines import ClosedBook
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.index.build import build_index
 from tests.models.scripted_server import Fault, ScriptedServer
@@ -190,6 +192,27 @@ def test_nothing_is_lost_if_all_workers_end(experiment, server, tmp_path, new_ch
     num_asked = len(server.requests)
     found = run(experiment, tmp_path / "run", two)
     assert (found.is_complete, len(server.requests) - num_asked) == (True, len(TOWNS) - len(before))
+
+
+@checked_dataclass()
+class Deadly(ClosedBook):
+    """A method that one question of the towns is too much for."""
+
+    async def answer(self, question, run):
+        if question.id == TOWNS[3]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await ClosedBook.answer(self, question, run)
+
+
+def test_a_question_that_ends_its_workers_fails_alone(experiment, tmp_path, new_children):
+    method = f"{__name__}:Deadly"
+    experiment = replace(experiment, method=method, index=None, in_flight=1)
+    found = run(experiment, tmp_path / "run", lambda: processes([""] * 3))
+    assert found.is_complete
+    failed = {record.id: record.error for record in found.records if record.is_failure}
+    assert list(failed) == [TOWNS[3]]
+    assert failed[TOWNS[3]].startswith("ModelFailure: 2 workers ended while they answered it, perhaps")
+    assert not new_children()
 
 
 def test_a_worker_that_ends_before_its_engine_is_open_is_done_without(experiment, tmp_path):

@@ -23,7 +23,7 @@ from askance.ask import Engine, Result
 from askance.configuration.build import find, load_models
 from askance.configuration.catalogue import Kind
 from askance.configuration.settings import EngineConfig
-from askance.core.errors import AskanceError, InputError, WorkersLost
+from askance.core.errors import AskanceError, InputError, ModelFailure, WorkersLost
 from askance.core.notes import doing, note, noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Retriever
@@ -45,6 +45,8 @@ _ALL_LOST = (
     "all workers have ended, perhaps for lack of memory. Finished questions are kept: start fewer workers, "
     "or ask fewer questions at a time (--in-flight N), and the same command continues."
 )
+_MOST_ENDED = 2
+"""The number of workers that may end while one question is asked of them. After that, the question fails."""
 
 
 @dataclass(slots=True)
@@ -291,12 +293,17 @@ class _Pool:
 
     def __init__(self, places: Sequence[RemoteWorker], on_end: OnEnd) -> None:
         self._free, self._num_places = asyncio.Queue[RemoteWorker | None](), len(places)
-        self._on_end = on_end
+        self._on_end, self._ended = on_end, set[RemoteWorker]()
         for worker in places:
             self._free.put_nowait(worker)
 
     async def ask(self, attempt: Attempt) -> Result:
-        """Ask a question of the next free worker, and of another one if that worker ends meanwhile."""
+        """Ask a question of the next free worker, and of another one if that worker ends meanwhile.
+
+        Raises:
+            ModelFailure: The other one has ended, too.
+            WorkersLost: All workers have ended.
+        """
         reply, trace = await self._reply(attempt.example), attempt.trace
         trace.events[:] = reply.events
         for event in reply.events:
@@ -309,7 +316,9 @@ class _Pool:
         return Result(answered.answer, answered.usage, trace)
 
     async def _reply(self, example: Example) -> TaskResult:
+        num_ended = 0
         while worker := await self._free.get():
+            num_ended += worker not in self._ended
             try:
                 reply = await asyncio.wrap_future(worker.work(example))
             except worker.lost:
@@ -317,6 +326,12 @@ class _Pool:
                 self._num_places -= 1
                 if not self._num_places:
                     self._free.put_nowait(None)
+                self._ended.add(worker)
+                if num_ended == _MOST_ENDED:
+                    raise ModelFailure(
+                        f"{num_ended} workers ended while they answered it, perhaps for lack of memory: ask "
+                        "it again with --retry-failures and fewer workers."
+                    ) from None
             else:
                 self._free.put_nowait(worker)
                 return reply
