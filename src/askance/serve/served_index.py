@@ -148,7 +148,7 @@ class ServedIndex:
 
     async def refresh(self) -> None:
         """Open the newest generation. If it can't be opened, the present one stays in use."""
-        if self._collection.state() in (self._stamp, None):
+        if await self._state() in (self._stamp, None):
             return
         async with self._lock:
             await self._reopen()
@@ -175,12 +175,18 @@ class ServedIndex:
         return await asyncio.shield(asyncio.create_task(written()))
 
     async def _reopen(self) -> None:
-        stamp = self._collection.state()
+        stamp = await self._state()
         if stamp in (self._stamp, None):
             return
         with suppress(AskanceError):  # the index may have been replaced by one that can't be used
             self._now = await asyncio.to_thread(self._open)
         self._stamp = stamp
+
+    async def _state(self) -> object:
+        """Return the state of the collection, or None if it can't be read at the moment."""
+        with suppress(AskanceError):
+            return await asyncio.to_thread(self._collection.state)
+        return None
 
     def _open(self) -> _Generation:
         with about("index"):

@@ -88,7 +88,7 @@ class Manifest:
 
 
 @cache
-def _manifest_type() -> TypeAdapter[Manifest]:
+def manifest_type() -> TypeAdapter[Manifest]:
     """Return what reads manifests. To make it takes longer than an update of the index."""
     return TypeAdapter(Manifest)
 
@@ -121,7 +121,7 @@ def read_manifest(folder: Path) -> Manifest:
                 f"this version reads {SCHEMA_VERSION}): {upgrade}delete the folder and build the index again "
                 f"with `askance index DOCS --out {folder}`."
             )
-        return _manifest_type().validate_python(content)
+        return manifest_type().validate_python(content)
     except FileNotFoundError as error:
         raise BadIndex(
             f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "

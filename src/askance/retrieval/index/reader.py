@@ -154,8 +154,22 @@ class FolderCollection:
 
 
 def collection_of(place: str | Path) -> Collection:
-    """Return the collection in a folder, or at a URL."""
-    return FolderCollection(Path(place))
+    """Return the collection in a folder, or at a URL.
+
+    Raises:
+        BadIndex: The URL is none of a collection.
+        MissingExtra: The client of the server is not installed.
+    """
+    scheme, is_url, _ = str(place).partition("://")
+    if not is_url:
+        return FolderCollection(Path(place))
+    if scheme in ("postgres", "postgresql"):
+        from askance.retrieval.index.postgres import PostgresCollection  # needs the extra
+
+        return PostgresCollection(str(place))
+    raise BadIndex(
+        f"{scheme}:// is no place of an index: name a folder, or postgresql://HOST/DB?collection=NAME."
+    )
 
 
 def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexReader:
