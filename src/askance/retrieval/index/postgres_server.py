@@ -19,7 +19,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from askance.core.errors import BadIndex, IndexBusy, MissingExtra
 from askance.core.notes import note
@@ -94,7 +94,8 @@ def words(terms: Iterable[str]) -> str:
 def _translated(query: str) -> str:
     """Return a query for SQLite as PostgreSQL takes it: "?" and "?2" become "$1" and "$2"."""
     numbers = count(1)
-    return re.sub(r"\?(\d*)", lambda match: f"${match[1] or next(numbers)}", query.replace("main.", "main_"))
+    named = re.sub(r"\bmain\.", "main_", query)
+    return re.sub(r"\?(\d*)", lambda match: f"${match[1] or next(numbers)}", named)
 
 
 def _storable(values: Sequence[object]) -> list[object]:
@@ -106,7 +107,7 @@ def _storable(values: Sequence[object]) -> list[object]:
 
 
 class Transaction:
-    """What a document table needs of a connection, in one transaction."""
+    """A connection in one transaction, as a document table uses it."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -147,7 +148,7 @@ class Server:
             )
         self.url, self.schema, self.index = url, f"askance_{name}", f"askance_{name}.lexical"
         options.setdefault("connect_timeout", str(_CONNECT_SECONDS))
-        self._conninfo = urlunsplit(parts._replace(query=urlencode(options)))
+        self._conninfo = urlunsplit(parts._replace(query=urlencode(options, quote_via=quote)))
         self._idle = list[Any]()
         weakref.finalize(self, _close_all, self._idle)
 
@@ -204,18 +205,14 @@ class Server:
 
     def has_tables(self, connection: Any) -> bool:
         """Return whether the collection exists."""
-        (name,) = connection.execute(
-            "SELECT to_regclass($1)::text", (f"{self.schema}.main_state",)
-        ).fetchone()
-        return name is not None
+        name = f"{self.schema}.main_state"
+        return bool(connection.execute("SELECT to_regclass($1) IS NOT NULL", (name,)).fetchone()[0])
 
     def create_tables(self, connection: Any) -> None:
         """Create the tables of the collection."""
         connection.execute("CREATE EXTENSION IF NOT EXISTS pg_textsearch SCHEMA public")
         connection.execute(f"CREATE SCHEMA {self.schema}")
-        for statement in re.split(r";\n", _TABLES):
-            if statement.strip():
-                connection.execute(statement)
+        connection.execute(_TABLES)
 
     def lock(self, connection: Any, seconds: float) -> None:
         """Take the lock of writers until the end of the transaction.
@@ -243,16 +240,14 @@ class Server:
             raise BadIndex(f"the index {self.url} can't be {what} ({reason}): {remedy}.") from error
 
     def _check_index(self, connection: Any) -> None:
-        """Make the BM25 index anew if it lacks passages, as pg_textsearch 1.0.0 does after a crash."""
+        """Rebuild the BM25 index if it lacks passages, as pg_textsearch 1.0.0 does after a crash."""
         if self._is_whole(connection):
             return
         with connection.transaction():
             self.lock(connection, 10 * LOCK_SECONDS)
             if not self._is_whole(connection):
                 connection.execute(f"REINDEX INDEX {self.index}")
-                note(
-                    "index", f"the BM25 index of {self.url} lacked passages after a crash, and was made anew."
-                )
+                note("index", f"the BM25 index of {self.url} lacked passages after a crash; it was rebuilt.")
 
     def _is_whole(self, connection: Any) -> bool:
         """Return whether the BM25 index counts enough passages, and finds the newest one."""
