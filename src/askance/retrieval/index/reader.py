@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from askance.retrieval.index.lexical import Bm25Parameters, any_term_query, open
 from askance.retrieval.index.passages import passage_id
 from askance.retrieval.index.vectors import FlatIndex
 from askance.retrieval.ranking import best_hits
-from askance.storage.durable_files import file_state
 
 if TYPE_CHECKING:
     from askance.retrieval.index.writer import IndexWriter
@@ -139,7 +138,9 @@ class FolderCollection:
     place: Path
 
     def state(self) -> object:
-        return file_state(self.place / MANIFEST)
+        with suppress(OSError):
+            return (self.place / MANIFEST).read_bytes()
+        return None
 
     def manifest(self) -> Manifest:
         return read_manifest(self.place)
