@@ -103,7 +103,7 @@ class CollectionContract:
             found = [asyncio.run(open_dense(place, ENCODER).search(query, 1)) for place in written]
             assert len({tuple(hit.passage for hit in hits) for hits in found}) == 1
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(suppress_health_check=[HealthCheck.differing_executors])
     @given(where=FILTERS, values=st.lists(st.sampled_from(VALUES), min_size=1, max_size=3))
     def test_a_filter_has_its_documented_meaning(self, fielded, where, values):
         names = FieldComparison("a", "in", tuple(values))
