@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -16,7 +18,9 @@ from askance.core.errors import (
     RunFolderError,
     TooManyFailures,
 )
+from askance.core.notes import noted
 from askance.core.token_ledger import Budget
+from askance.evaluation.run import runner
 from askance.evaluation.run.runner import RunOptions, run_grid
 from askance.models.scripted import ScriptedModel
 
@@ -191,6 +195,56 @@ def test_the_preset_of_a_method_fills_what_no_table_sets(grid_file, tmp_path):
     text = top + GRID[: GRID.index("[methods")] + method
     made = read_grid(grid_file(text)).experiments()["all/fake/flare"].make()
     assert (made.search_below, made.max_tokens, made.passages, made.look_ahead_tokens) == (0.9, 40, 4, 9)
+
+
+def test_a_run_that_another_process_holds_is_left_for_the_end(grid_file, folder, monkeypatch):
+    monkeypatch.setattr(runner, "_HELD_SECONDS", 0.05)
+    held, order, notes = folder / CELLS[0], [], []
+    code = (
+        "import sys, pathlib; from askance.storage.durable_files import locked_folder as locked\n"
+        "with locked(pathlib.Path(sys.argv[1]), 'lock'): print(flush=True); input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+
+    def listen(name):
+        order.append(name)
+        return nullcontext(lambda status: None)
+
+    def noted_once(*given):
+        if not notes:
+            holder.kill()
+        notes.append(given)
+
+    with subprocess.Popen([sys.executable, "-c", code, held], **pipes) as holder, noted(noted_once):
+        holder.stdout.readline()
+        ready = read_grid(grid_file()).prepare()
+        found = asyncio.run(run_grid(ready, folder, Loader(), RunOptions(), listen))
+    assert list(found) == CELLS
+    assert all(run.is_complete for run in found.values())
+    assert order[-1] == CELLS[0]
+    assert notes[0] == ("held", f"another process works on {CELLS[0]}: waiting for it.")
+
+
+def test_two_grids_share_the_runs_and_ask_nothing_twice(grid_file, folder, monkeypatch):
+    monkeypatch.setattr(runner, "_HELD_SECONDS", 0.05)
+    alone, shared, begun = ScriptedModel(), ScriptedModel(), ([], [])
+    run(grid_file(), folder / "alone", Loader(alone))
+
+    def grid(names):
+        def listen(name):
+            names.append(name)
+            return nullcontext(lambda status: None)
+
+        ready = read_grid(grid_file()).prepare()
+        return run_grid(ready, folder / "shared", Loader(shared), RunOptions(), listen)
+
+    async def both():
+        return await asyncio.gather(*map(grid, begun))
+
+    first, second = asyncio.run(both())
+    assert sorted(shared.prompts) == sorted(alone.prompts)
+    assert all(run.is_complete for run in (*first.values(), *second.values()))
+    assert begun[0] != begun[1], "each goes on with what the other does not hold"
 
 
 BLENDER = "[methods.blender.set]\nl_max = 900\n"

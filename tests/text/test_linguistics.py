@@ -1,5 +1,7 @@
 """Words, tokens, named entities, scripts and languages."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from askance.text.linguistics import OWN, WORD, content_words, entity_spans, own
 from askance.text.words import (
     LANGUAGES,
     PIECE,
+    compatibility_form,
     detect_language,
     joined,
     num_pieces,
@@ -62,6 +65,7 @@ def test_content_words_leave_out_particles_and_the_function_words_of_a_language(
     [
         ("river 3!", {"Latin"}),
         ("ｶﾞ漢", {"Japanese (Kana)", "Chinese (Han)"}),
+        ("20 ℃", {"Latin"}),
         ("река 강 نهر", {"Cyrillic", "Korean (Hangul)", "Arabic"}),
         ("1984 — ?", set()),
         ("1984?", set()),
@@ -69,6 +73,12 @@ def test_content_words_leave_out_particles_and_the_function_words_of_a_language(
 )
 def test_scripts(text, scripts):
     assert scripts_of(text) == scripts
+
+
+def test_the_compatibility_form_of_letters_and_signs_is_that_of_unicode():
+    others = [character for character in map(chr, range(0x2100)) if not character.isdigit()]
+    texts = [f"e{character}s" for character in others]
+    assert [compatibility_form(text) for text in texts] == [unicodedata.normalize("NFKC", t) for t in texts]
 
 
 def test_languages_have_codes_and_words_and_few_words_are_taken_as_english():

@@ -17,8 +17,11 @@ from askance.cli.options import (
     NewCodeFlag,
     OtelFlag,
     OutOption,
+    RayOption,
     RetryFlag,
     SpecOption,
+    WorkersOption,
+    executors,
     recording,
     with_settings,
 )
@@ -53,6 +56,8 @@ def evaluate(
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
     accept_new_code: NewCodeFlag = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     otel: OtelFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -65,14 +70,16 @@ def evaluate(
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
         accept_new_code: Continue runs that were started with other code; settings.json records the change.
+        workers: Answer in N processes with an engine each, or in one for each device, as in cuda:0,cuda:1.
+        ray: Answer in workers on the Ray cluster at this address; by default, one for each GPU or node.
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
         askance eval --dataset hotpotqa:dev.json --index @gold --out runs/gold
     """
     ready = prepare_experiment(cast(Experiment, sourced.for_method()))
-    with recording(otel) as on_end, EvaluationProgress(err) as progress:
-        options = RunOptions(max_failures, retry_failures, accept_new_code, on_end)
+    with recording(otel) as on_end, executors(workers, ray) as opens, EvaluationProgress(err) as progress:
+        options = RunOptions(max_failures, retry_failures, accept_new_code, on_end, open_executor=opens)
         run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))
     if as_json:
         failures = {record.id: record.error for record in run.records if record.is_failure}
@@ -91,6 +98,8 @@ def grid(
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
     accept_new_code: NewCodeFlag = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     otel: OtelFlag = False,
 ) -> None:
     """Evaluate every combination of methods, datasets and models of a grid file.
@@ -103,6 +112,8 @@ def grid(
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
         accept_new_code: Continue runs that were started with other code; settings.json records the change.
+        workers: Answer in N processes with an engine each, or in one for each device, as in cuda:0,cuda:1.
+        ray: Answer in workers on the Ray cluster at this address; by default, one for each GPU or node.
 
     Examples:
         askance grid grid.toml --out runs
@@ -110,8 +121,8 @@ def grid(
     """
     *base, flags = sourced.layers
     experiments = read_grid(file).prepare(base, flags)
-    with recording(otel) as on_end:
-        options = RunOptions(max_failures, retry_failures, accept_new_code, on_end)
+    with recording(otel) as on_end, executors(workers, ray) as opens:
+        options = RunOptions(max_failures, retry_failures, accept_new_code, on_end, open_executor=opens)
         work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
         results = asyncio.run(work)
     runs = {name: run for name, run in results.items() if not isinstance(run, AskanceError)}

@@ -46,6 +46,7 @@ COMMANDS = {
     "config": "askance.cli.ask:config",
     "datasets": "askance.cli.lists:datasets",
     "metrics": "askance.cli.lists:metrics",
+    "merge": "askance.cli.runs:merge",
     "judge": "askance.cli.evaluate:judge",
     "export": "askance.cli.runs:export",
     "compare": "askance.cli.runs:compare",

@@ -21,6 +21,7 @@ from askance.configuration.settings import (
 from askance.configuration.sources import OPTION, read_config
 from askance.core.errors import InputError
 from askance.core.trace import Trace
+from askance.evaluation.run.executor import OpenExecutor
 from askance.storage.trace_file import check_writable, trace_text, write_file
 from askance.terminal.console import described, out, print_plain
 
@@ -49,6 +50,8 @@ MAX_FAILURES = 20
 MaxFailuresOption = Annotated[int, typer.Option(min=0, metavar="N")]
 RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 NewCodeFlag = Annotated[bool, typer.Option("--accept-new-code")]
+WorkersOption = Annotated[str | None, typer.Option(metavar="N|DEVICES")]
+RayOption = Annotated[str | None, typer.Option(metavar="ADDRESS")]
 
 
 OF_ONE_QUESTION = tuple(name for name in SETTINGS if name != "in_flight")
@@ -78,6 +81,32 @@ def recording(otel: bool, file: Path | None = None) -> Iterator[Callable[[Trace]
                 listener(trace)
 
         yield record
+
+
+@contextmanager
+def executors(workers: str | None, ray: str | None) -> Iterator[OpenExecutor | None]:
+    """Yield what makes the executors of a command, or None if its own process answers the questions.
+
+    Raises:
+        InputError: The text for the workers can't be used.
+        MissingExtra: Ray is not installed.
+    """
+    if workers is None and ray is None:
+        yield None
+        return
+    from askance.configuration.workers import RemoteWorker, Workers, processes, read_devices
+
+    devices = read_devices(workers) if workers is not None else []
+
+    def start() -> list[RemoteWorker]:
+        if ray is None:
+            return processes(devices)
+        from askance.integrations.ray import actors  # needs the extra
+
+        return actors(ray, devices)
+
+    with Workers(start) as started:
+        yield started.open
 
 
 def with_settings(

@@ -1,4 +1,4 @@
-"""The commands that read runs: compare them, write a report, and export them to other formats."""
+"""The commands that read runs: merge or compare them, write a report, and export them to other formats."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ from askance.evaluation.report import writers
 from askance.evaluation.report.outcomes import inert_threshold, outcome_table
 from askance.evaluation.report.tables import Section, sections_of
 from askance.evaluation.report.trees import TreeFormat, tree_rows
+from askance.evaluation.run.merging import merge_runs
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.statistics.across_datasets import Averages, average_groups
 from askance.evaluation.statistics.paired_runs import compare_group
@@ -148,6 +149,21 @@ def show_sections(sections: Sequence[Section]) -> None:
         for remark in each.remarks:
             out.print(Text(remark, style="yellow"))
         print_tables(out, each.tables)
+
+
+def merge(folder: Annotated[Path, typer.Argument(metavar="OUT")], runs: RunsArgument) -> None:
+    """Merge shards, which are runs with the same settings over different questions, into a new run.
+
+    Args:
+        folder: The folder of the new run.
+        runs: The run folders of the shards. They are not changed.
+
+    Examples:
+        askance merge runs/whole runs/part-1 runs/part-2
+        askance merge runs/whole runs/*-of-8
+    """
+    run = merge_runs(folder, runs)
+    print_plain(out, f"{len(run.records):,} of {run.settings.num_questions:,} questions: {folder}")
 
 
 export = typer.Typer(no_args_is_help=True, add_completion=False)

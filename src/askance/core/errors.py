@@ -14,6 +14,7 @@
     │   ├── DatasetError         an unreadable file of questions with answers
     │   ├── GridError            an unreadable grid of experiments
     │   ├── RunFolderError       a run folder that can't be read or written
+    │   │   └── RunFolderBusy    a run that another process is writing; it can be read later
     │   ├── BadIndex             an index that is missing, empty, newer or built differently
     │   │   └── IndexBusy        an index that another process is writing; a retry may help
     │   ├── TraceFileError       an unreadable trace file
@@ -25,6 +26,7 @@
     │   │   └── ModelLacks       an answering model without a required signal or capability
     │   └── MissingExtra         an optional package that is not installed; names the pip command
     ├── MachineFailure           the machine is out of memory or disk space
+    ├── WorkersLost              every worker of an evaluation has ended
     ├── TooManyFailures          an evaluation stopped because too many of its questions failed
     ├── LimitReached             a question reached its budget
     ├── AllFailed                every one of several methods failed
@@ -44,7 +46,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from askance.core.installing import install_line
 
@@ -60,6 +62,10 @@ class AskanceError(Exception):
     """
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to copy the error to another process, since many subclasses compose their message."""
+        return BaseException.__new__, (type(self), *self.args), vars(self)
 
 
 class InputError(AskanceError):
@@ -165,6 +171,10 @@ class RunFolderError(InputError):
     """The run folder of an evaluation that can't be read, written or resumed."""
 
 
+class RunFolderBusy(RunFolderError):
+    """A run folder that another process is writing, so that the run can be read or continued later."""
+
+
 class BadIndex(InputError):
     """An index that is missing, empty, written by a newer version, or built differently."""
 
@@ -235,8 +245,12 @@ class MachineFailure(AskanceError):
     """The machine is out of memory or disk space."""
 
 
-LASTING = (ModelSpecError, MissingAbility)
-"""Errors of a model that every further question would raise as well, such as a refused API key."""
+class WorkersLost(AskanceError):
+    """Every worker of an evaluation has ended. Finished questions are kept."""
+
+
+LASTING = (ModelSpecError, MissingAbility, WorkersLost)
+"""Errors that every further question would raise as well, such as a refused API key."""
 
 
 class TooManyFailures(AskanceError):

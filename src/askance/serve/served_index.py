@@ -8,9 +8,9 @@ that of the request. They are combined after parsing, so no request can change t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -39,15 +39,23 @@ class _Generation:
     """One generation of the index, opened for searching.
 
     Attributes:
-        private: The ids of the passages of documents that came over HTTP, by owner.
+        private: The ids of the passages of documents that came over HTTP, by owner. It is empty until an
+            owner asks and another has documents, so that one owner can have any number of them.
     """
 
     retriever: Retriever
     reader: CollectionReader
-    private: Mapping[str, Set[str]]
+    private: dict[str, set[str]] = field(default_factory=dict)
 
     def hidden_from(self, owner: str) -> frozenset[str]:
         """Return the ids of the passages that an owner must not find."""
+        if not self.private and self.reader.documents(prefix=_PATH, other_than=_PATH + owner, limit=1):
+            private: dict[str, set[str]] = {}
+            for entry in self.reader.documents(prefix=_PATH):
+                numbers = range(1, entry.passages + 1)
+                ids = (passage_id(entry.id, number, entry.passages) for number in numbers)
+                private.setdefault(entry.path.removeprefix(_PATH), set()).update(ids)
+            self.private.update(private)  # all owners in one step, since other threads may read it
         return frozenset[str]().union(*(ids for other, ids in self.private.items() if other != owner))
 
 
@@ -99,7 +107,8 @@ class ServedIndex:
             FilterError, UnknownName: The filter of the request does not fit the fields of the index.
         """
         await self.refresh()
-        hidden, retriever, fixed = self._now.hidden_from(owner), self._now.retriever, self._filter_of(owner)
+        now, fixed = self._now, self._filter_of(owner)
+        hidden, retriever = await asyncio.to_thread(now.hidden_from, owner), now.retriever
         if fixed is not None:  # it may name a field that the index had when the server started
             retriever = cast(FilteringRetriever, retriever).filtered(fixed)
         retriever = filtered_retriever(retriever, where)
@@ -108,9 +117,10 @@ class ServedIndex:
     async def passage(self, id: str, owner: str) -> Passage | None:
         """Return a passage by id, or None if there is none that this owner may see."""
         await self.refresh()
-        if id in self._now.hidden_from(owner):
+        now = self._now
+        if id in await asyncio.to_thread(now.hidden_from, owner):
             return None
-        return self._now.reader.fetch(id, self._filter_of(owner))
+        return now.reader.fetch(id, self._filter_of(owner))
 
     async def documents(self, owner: str, after: str, limit: int) -> list[tuple[DocumentEntry, bool]]:
         """Return a page of the documents that an owner may see, by id, and whether the owner may change each.
@@ -196,12 +206,7 @@ class ServedIndex:
             with about("rerank"):
                 self._reranked = self._reranked or build.with_reranker(retriever, self._config.rerank)
             retriever = replace(self._reranked, retriever=retriever)
-        private: dict[str, set[str]] = {}
-        for entry in reader.documents(prefix=_PATH):
-            numbers = range(1, entry.passages + 1)
-            ids = (passage_id(entry.id, number, entry.passages) for number in numbers)
-            private.setdefault(entry.path.removeprefix(_PATH), set()).update(ids)
-        return _Generation(self._config.cached_retriever(retriever), reader, private)
+        return _Generation(self._config.cached_retriever(retriever), reader)
 
 
 class VisiblePassages(WrappedRetriever):

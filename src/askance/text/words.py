@@ -62,6 +62,9 @@ _MAX_PIECE_CHARACTERS = 200
 _NOT_SPACED = re.compile(f"[{NOT_SPACED}]")
 _ONE_CHARACTER = re.compile(f"[{IDEOGRAPHS}]")
 _ASCII_LETTER = re.compile("[A-Za-z]")
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+_COMPATIBLE = re.compile("[\x00-\x7fÀ-ıĴ-ľŁ-ňŊ-ž–—‘’“”]*")
+"""Text of most European languages, which `compatibility_form` leaves as it is."""
 _EXPONENT = re.compile(r"[²³¹⁰⁴-⁹](?<=\d.)")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _MOST_MARKS = 30
@@ -92,6 +95,8 @@ def compatibility_form(text: str) -> str:
     >>> compatibility_form("ﬁsh, ١٩٠٢, ２０２３, 10²")
     'fish, 1902, 2023, 10 2'
     """
+    if _COMPATIBLE.fullmatch(text):
+        return text
     plain = normalised("NFKC", _EXPONENT.sub(r" \g<0>", text))
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), plain)
 
@@ -162,15 +167,14 @@ _LATIN = frozenset({"Latin"})
 
 
 @lru_cache(maxsize=65_536)
-def _script(character: str) -> str:
-    if not character.isalpha():
-        return ""
-    return SCRIPTS.get(unicodedata.name(character, "").split(" ")[0], "")
+def _scripts(character: str) -> frozenset[str]:
+    letters = filter(str.isalpha, unicodedata.normalize("NFKC", character))
+    return frozenset(SCRIPTS.get(unicodedata.name(each, "").split(" ")[0], "") for each in letters) - {""}
 
 
 def num_pieces(text: str) -> int:
     """Return the number of pieces (see `PIECE`) of a text."""
-    if not _NOT_SPACED.search(text):
+    if text.isascii() or not _NOT_SPACED.search(text):
         words = text.split()
         if max(map(len, words), default=0) <= _MAX_PIECE_CHARACTERS:
             return len(words)
@@ -179,9 +183,8 @@ def num_pieces(text: str) -> int:
 
 def scripts_of(text: str) -> frozenset[str]:
     """Return the names of the scripts in which `text` has letters (see `SCRIPTS`)."""
-    if text.isascii():
-        return _LATIN if _ASCII_LETTER.search(text) else frozenset()
-    return frozenset(map(_script, set(normalised("NFKC", text)))) - {""}
+    latin = _LATIN if _ASCII_LETTER.search(text) else frozenset[str]()
+    return latin if text.isascii() else latin.union(*map(_scripts, set(_NOT_ASCII.findall(text))))
 
 
 def missing_scripts(query: str, num_by_script: Mapping[str, int], num_passages: int) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from askance.core.parameters import SearchParameter
 from askance.core.trace import Trace
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.scoring import Scoring
+from askance.evaluation.run.executor import answer_all, ask_engine
 from askance.evaluation.run.record import Record
-from askance.evaluation.run.runner import answer_all
 from askance.evaluation.statistics.compare import Numbers
 
 Interval = tuple[float, float]
@@ -108,7 +109,8 @@ class Trials:
         number, finished = len(self.completed) + 1, list[tuple[Record, Trace]]()
         questions = dict(enumerate(self.examples, start=1))
         on_progress(number, value, 0, None)
-        async with aclosing(answer_all(engine, questions, self.scoring or Scoring({}), in_flight)) as batches:
+        ask = partial(ask_engine, engine)
+        async with aclosing(answer_all(ask, questions, self.scoring or Scoring({}), in_flight)) as batches:
             async for batch in batches:
                 finished += batch
                 if len(finished) < len(questions):

@@ -195,10 +195,21 @@ class RunWriter:
             RunFolderError: The questions can't be written. The questions that were finished before are kept.
         """
         blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
+        self._write([record for record, _ in finished], blobs)
+
+    def copy(self, run: RecordedRun) -> None:
+        """Write all questions of another run with their traces, as `add` does.
+
+        Raises:
+            RunFolderError: They can't be read or written.
+        """
+        self._write(run.records, list(_members(run.folder, run.records)))
+
+    def _write(self, records: Sequence[Record], blobs: Sequence[bytes]) -> None:
         with os_errors_as_run_errors(f"write to the run {self.folder}", KEPT):
             offset = self.traces.append(blobs)
             lines = []
-            for (record, _), blob in zip(finished, blobs, strict=True):
+            for record, blob in zip(records, blobs, strict=True):
                 size, seal = len(blob), checksum(blob)
                 placed = replace(record, trace_at=offset, trace_bytes=size, trace_checksum=seal)
                 lines.append(sealed_line(placed))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.concurrency import map_concurrent
-from askance.core.errors import AskanceError, ModelFailure, RunFolderError, first_flaw
+from askance.core.errors import AskanceError, ModelFailure, RunFolderBusy, RunFolderError, first_flaw
 from askance.core.safe_text import json_line
 from askance.storage.durable_files import (
     AppendOnlyFile,
@@ -171,7 +171,7 @@ def os_errors_as_run_errors(action: str, remedy: str = "Check the path.") -> Ite
     try:
         yield
     except BlockingIOError as error:
-        raise RunFolderError(
+        raise RunFolderBusy(
             f"can't {action}: another process is writing there. Wait until it has ended."
         ) from error
     except OSError as error:

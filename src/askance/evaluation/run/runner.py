@@ -1,8 +1,9 @@
 """Run experiments with many questions in flight, and store each finished question before it is counted."""
 
+import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -10,29 +11,20 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
-from askance.ask import Engine, Result, precisions_of
-from askance.core.concurrency import ItemResult, map_concurrent
-from askance.core.errors import (
-    LASTING,
-    AskanceError,
-    MissingAbility,
-    RequestRefused,
-    RunFolderError,
-    TooManyFailures,
-)
+from askance.core.errors import AskanceError, MissingAbility, RunFolderBusy, RunFolderError, TooManyFailures
+from askance.core.notes import note
 from askance.core.ports import RoleModel
-from askance.core.trace import AnyEvent, Noted, Trace
+from askance.core.trace import AnyEvent, Noted
 from askance.core.types import Role
-from askance.evaluation.datasets import Example
-from askance.evaluation.metrics.scoring import Scoring
-from askance.evaluation.run.dataset_retriever import DatasetRetrievers
-from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
-from askance.evaluation.run.record import Record, Settings, make_record
+from askance.evaluation.run.executor import Executor, OnEnd, OpenExecutor, answer_all, local_executor
+from askance.evaluation.run.experiment import ReadyExperiment
+from askance.evaluation.run.record import Record, Settings
 from askance.evaluation.run.recorded_run import RecordedRun, RunWriter, open_run, read_run
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, RoleModel]]
 """A function from specifications by role to models by role, such as `build.load_models`."""
 _95_PERCENT = 1.96
+_HELD_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -146,13 +138,15 @@ class RunOptions:
         on_end: A callback that receives the complete trace of every question (see `Engine`).
         may_lack_abilities: Whether the other experiments of a grid still run if a model lacks an ability
             that one of them needs.
+        open_executor: What makes the executor of each experiment; None for an engine in this process.
     """
 
     max_failures: int | None = None
     retry_failures: bool = False
     accept_new_code: bool = False
-    on_end: Callable[[Trace], None] | None = None
+    on_end: OnEnd = None
     may_lack_abilities: bool = False
+    open_executor: OpenExecutor | None = None
 
 
 async def evaluate(
@@ -172,7 +166,7 @@ async def evaluate(
         TooManyFailures: More questions have failed than `options` allows.
         ModelSpecError, RequestRefused: The model can't answer any question (see `answer_all`).
     """
-    with _opened(ready, folder, load_models, options) as (engine, writer, before):
+    with _opened(ready, folder, load_models, options) as (executor, writer, before):
         status = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
         seconds_before = max((record.run_seconds for record in before.records), default=0.0)
@@ -185,11 +179,10 @@ async def evaluate(
 
         progress(status)
         _check_failures(status, options.max_failures)
-        if engine is not None:
-            is_answered = status.num_finished > status.num_failures
-            work = answer_all(
-                engine, left, ready.scoring, ready.in_flight, listen=listen, is_answered=is_answered
-            )
+        if executor is not None:
+            how: dict[str, Any] = {"is_answered": status.num_finished > status.num_failures}
+            how |= {"in_flight": executor.in_flight, "listen": listen}
+            work = answer_all(executor.ask, left, ready.scoring, **how)
             async with aclosing(work) as finishing:
                 async for finished in finishing:
                     seconds = seconds_before + status.seconds
@@ -206,88 +199,26 @@ async def evaluate(
 @contextmanager
 def _opened(
     ready: ReadyExperiment, folder: Path, load_models: LoadModels, options: RunOptions
-) -> Iterator[tuple[Engine | None, RunWriter, RecordedRun]]:
-    """Yield the engine (None if no question is left to ask), a writer, and the run so far."""
-    engine: Engine | None = None
+) -> Iterator[tuple[Executor | None, RunWriter, RecordedRun]]:
+    """Yield the executor (None if no question is left to ask), a writer, and the run so far."""
+    executor: Executor | None = None
 
     def settings_of(before: Settings | None) -> Settings:
-        nonlocal engine
+        nonlocal executor
         if before is not None:
             return ready.settings(before.models, before.precisions)
-        engine = replace(ready.engine(load_models(ready.models)), on_end=options.on_end)
-        names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
-        return ready.settings(names, precisions_of(engine.models))
+        if options.open_executor is None:
+            engine = replace(ready.engine(load_models(ready.models)), on_end=options.on_end)
+            executor = local_executor(engine, ready.in_flight)
+        else:
+            executor = options.open_executor(ready, options.on_end)
+        settings = ready.settings(executor.models, executor.precisions)
+        return replace(settings, machine=executor.machine, in_flight=str(executor.in_flight))
 
     examples = ready.questions.values()
     how = {"retry_failures": options.retry_failures, "accept_new_code": options.accept_new_code}
     with open_run(folder, settings_of, examples, ready.scoring, **how) as (writer, run):
-        yield engine, writer, run
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A question that is being asked, with its trace, which is kept even if the question fails."""
-
-    number: int
-    example: Example
-    trace: Trace
-
-
-async def answer_all(
-    engine: Engine,
-    questions: NumberedExamples,
-    scoring: Scoring,
-    in_flight: int,
-    *,
-    listen: Callable[[AnyEvent], None] | None = None,
-    is_answered: bool = False,
-) -> AsyncGenerator[list[tuple[Record, Trace]]]:
-    """Answer questions, and yield their records with their traces in batches as they finish.
-
-    A question that fails has a record with its error. An error that all other questions would also meet ends
-    the work instead, and is not recorded as the failure of a question.
-
-    Args:
-        in_flight: The number of questions that are answered at the same time. It changes the speed, and the
-            seconds that each question takes, but never the answers.
-        listen: A callback for the events of all questions.
-        is_answered: Whether a question of the same work was answered before.
-
-    Raises:
-        ModelSpecError, MissingAbility: The model can't answer any question.
-        RequestRefused: The server refused two questions, and no question has been answered.
-    """
-    attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())
-    refused = list[ItemResult[Attempt, Result]]()
-    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), in_flight)
-    async with aclosing(work) as finishing:
-        async for outcomes in finishing:
-            lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
-            kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
-            is_answered = is_answered or any(each.error is None for each in kept)
-            refused = [each for each in kept if not is_answered and isinstance(each.error, RequestRefused)]
-            yield [_finished(each, scoring) for each in kept if each not in refused]
-            # Until a question has been answered, a single refusal may be due to its question.
-            for each in (*lasting, *refused[1:]):
-                if each.error is not None:
-                    raise each.error
-        if refused:
-            yield [_finished(each, scoring) for each in refused]
-
-
-async def _answer(engine: Engine, attempt: Attempt) -> Result:
-    retriever = engine.retriever
-    if isinstance(retriever, DatasetRetrievers):
-        retriever = retriever.of(attempt.example)
-    return await engine.answer(attempt.example.question, trace=attempt.trace, retriever=retriever)
-
-
-def _finished(outcome: ItemResult[Attempt, Result], scoring: Scoring) -> tuple[Record, Trace]:
-    attempt, error = outcome.item, outcome.error
-    answer = None if outcome.result is None else outcome.result.answer
-    message = "" if error is None else f"{type(error).__name__}: {error}"
-    record = make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, message)
-    return record, attempt.trace
+        yield executor, writer, run
 
 
 def _check_failures(status: RunStatus, max_failures: int | None) -> None:
@@ -312,35 +243,45 @@ async def run_grid(
 
     Each model is loaded once, and all experiments with the model are checked before the first of them runs.
     If a model can't be loaded or refuses requests, or too many questions fail, the other experiments still
-    run.
+    run. An experiment whose run another process is writing is left for the end.
 
     Raises:
-        RunFolderError: As for `evaluate`.
+        RunFolderError: As for `evaluate`, unless the run is only busy.
         MissingAbility: As for `evaluate`, unless `options` allows it.
     """
     fatal = (RunFolderError,) if options.may_lack_abilities else (RunFolderError, MissingAbility)
-    results: dict[str, RecordedRun | AskanceError] = {}
-    for _, group in groupby(experiments.items(), key=lambda entry: entry[1].model_specs["answer"]):
-        of_model, load_once = dict(group), loading_once(load_models)
-        for name, ready in of_model.items():
-            try:
-                with _opened(ready, folder / name, load_once, options):
+    results, left = dict[str, RecordedRun | AskanceError](), dict(experiments)
+    while left:
+        for _, group in groupby(left.items(), key=lambda entry: entry[1].model_specs["answer"]):
+            of_model, load_once = dict(group), loading_once(load_models)
+            for name, ready in of_model.items():
+                results.pop(name, None)
+                with _failures_in(results, name, fatal), _opened(ready, folder / name, load_once, options):
                     pass  # This creates the run's folder, and checks the models.
-            except fatal:
-                raise
-            except AskanceError as error:
-                results[name] = error
-        for name in [name for name in of_model if name not in results]:
-            try:
-                with listener(name) as progress:
+            for name in [name for name in of_model if name not in results]:
+                with _failures_in(results, name, (RunFolderError,)), listener(name) as progress:
                     results[name] = await evaluate(
                         of_model[name], folder / name, load_once, options, progress
                     )
-            except RunFolderError:
-                raise
-            except AskanceError as error:
-                results[name] = error
+        num_left = len(left)
+        left = {name: each for name, each in left.items() if isinstance(results[name], RunFolderBusy)}
+        if len(left) == num_left:
+            note("held", f"another process works on {', '.join(left)}: waiting for it.")
+            await asyncio.sleep(_HELD_SECONDS)
     return {name: results[name] for name in experiments}
+
+
+@contextmanager
+def _failures_in(
+    results: dict[str, RecordedRun | AskanceError], name: str, fatal: tuple[type[AskanceError], ...]
+) -> Iterator[None]:
+    """Keep the error of an experiment in the results, and raise a fatal one unless the run is only busy."""
+    try:
+        yield
+    except AskanceError as error:
+        if isinstance(error, fatal) and not isinstance(error, RunFolderBusy):
+            raise
+        results[name] = error
 
 
 def loading_once(load_models: LoadModels) -> LoadModels:

@@ -133,6 +133,7 @@ class CollectionReader(ABC):
         self,
         *,
         prefix: str | None = None,
+        other_than: str | None = None,
         after: str | None = None,
         where: Filter | None = None,
         is_wanted: Callable[[DocumentEntry], bool] = lambda document: True,
@@ -142,10 +143,11 @@ class CollectionReader(ABC):
 
         Args:
             prefix: What their paths begin with.
+            other_than: The path that they do not have.
             after: The id after which the list begins.
         """
         with self._lock:
             end = prefix and prefix[:-1] + chr(ord(prefix[-1]) + 1)
-            conditions = {"place >= ?": prefix, "place < ?": end, "id > ?": after}
+            conditions = {"place >= ?": prefix, "place < ?": end, "place != ?": other_than, "id > ?": after}
             found = self._documents.matching(conditions, where)
             return list(islice(filter(is_wanted, found), limit))

@@ -5,37 +5,37 @@ with marks for its pages and sections, and are read as a whole up to a size. Any
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from askance.core.records import PARQUET
 from askance.retrieval.index.formats.content import Rows, UnreadableFile, check_size
 from askance.retrieval.index.formats.encodings import GZIPPED, blocks_of
-from askance.retrieval.index.formats.epub import read_epub
-from askance.retrieval.index.formats.excel import read_xls, read_xlsx
-from askance.retrieval.index.formats.html import read_html
-from askance.retrieval.index.formats.mail import read_mail, read_msg
-from askance.retrieval.index.formats.office import read_docx, read_pptx
-from askance.retrieval.index.formats.opendocument import read_ods, read_odt
-from askance.retrieval.index.formats.pdf import read_pdf
 from askance.retrieval.index.formats.plain import TEXT_READERS
 from askance.retrieval.index.formats.rows import read_json, read_jsonl, read_parquet
-from askance.retrieval.index.formats.rtf import read_rtf
 from askance.retrieval.index.formats.tables import read_table
 
+
+def _format(module: str) -> Any:
+    """Import the module of a format. Most take long to import, and few are needed to read one folder."""
+    return import_module(f"{__name__}.{module}")
+
+
 READERS: Mapping[str, Callable[[Path], Rows]] = {
-    ".pdf": read_pdf,
-    **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
-    **dict.fromkeys((".pptx", ".pptm", ".ppsx"), read_pptx),
-    **dict.fromkeys((".xlsx", ".xlsm"), read_xlsx),
-    ".xls": read_xls,
-    **dict.fromkeys((".odt", ".odp"), read_odt),
-    ".ods": read_ods,
-    ".rtf": read_rtf,
-    ".epub": read_epub,
-    **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
-    ".eml": lambda path: read_mail(path, read_file),
-    ".msg": lambda path: read_msg(path, read_file),
+    ".pdf": lambda path: _format("pdf").read_pdf(path),
+    **dict.fromkeys((".docx", ".docm", ".dotx"), lambda path: _format("office").read_docx(path)),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx"), lambda path: _format("office").read_pptx(path)),
+    **dict.fromkeys((".xlsx", ".xlsm"), lambda path: _format("excel").read_xlsx(path)),
+    ".xls": lambda path: _format("excel").read_xls(path),
+    **dict.fromkeys((".odt", ".odp"), lambda path: _format("opendocument").read_odt(path)),
+    ".ods": lambda path: _format("opendocument").read_ods(path),
+    ".rtf": lambda path: _format("rtf").read_rtf(path),
+    ".epub": lambda path: _format("epub").read_epub(path),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), lambda path: _format("html").read_html(path)),
+    ".eml": lambda path: _format("mail").read_mail(path, read_file),
+    ".msg": lambda path: _format("mail").read_msg(path, read_file),
     **dict.fromkeys((".jsonl", ".ndjson"), read_jsonl),
     ".json": read_json,
     PARQUET: read_parquet,
