@@ -107,7 +107,7 @@ def renew() -> None:
     """Resolve all sets on this platform, and write the lock."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     # No target of the Makefile installs these extras.
-    names = project["optional-dependencies"].keys() - {"nlp", "parquet", "ray"}
+    names = project["optional-dependencies"].keys() - {"nlp", "parquet", "postgres", "ray"}
     packages = resolved(f"{ROOT}[{','.join(names)}]", str(ROOT / "lab"), *BUILD)
     sets = {name: needed(f"askance[{name}]", packages) for name in names}
     sets |= {"core": needed("askance", packages), "lab": needed("askance-lab", packages)}

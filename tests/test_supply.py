@@ -29,7 +29,7 @@ def versions(sets):
     return dict(line.split(" ")[0].split("==") for line in lock.locked(sets))
 
 
-@pytest.mark.parametrize("name", sorted(EXTRAS.keys() - {"nlp", "parquet", "ray"}))
+@pytest.mark.parametrize("name", sorted(EXTRAS.keys() - {"nlp", "parquet", "postgres", "ray"}))
 def test_the_lock_has_what_each_extra_needs_within_its_bounds(name):
     """Only what is installed here says what it needs."""
     pinned, waiting, seen = versions(["core", name]), [f"askance[{name}]"], set()

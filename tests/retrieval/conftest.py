@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.contracts.retriever_contract import PASSAGES
+from tests.retrieval.postgres import postgres  # noqa: F401
 
 from askance.core.filters import FieldComparison
 from askance.models.scripted import ScriptedEncoder

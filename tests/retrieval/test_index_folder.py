@@ -105,7 +105,7 @@ def test_a_panic_of_tantivy_is_an_error_of_the_index(built, monkeypatch):
         raise Panic("range end index 19433 out of range")
 
     opened = open_index(built)
-    monkeypatch.setattr(lexical, "_unpack", panic)
+    monkeypatch.setattr(lexical, "unpacked", panic)
     with pytest.raises(RetrieverFailure, match=r"could not be searched .*range end index 19433"):
         search(opened, "river", 5)
     monkeypatch.setattr(lexical.tantivy.Index, "open", panic)

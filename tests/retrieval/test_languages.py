@@ -175,7 +175,7 @@ def test_a_question_in_a_script_that_the_index_lacks_is_noted_also_from_a_cache_
 def test_the_manifest_counts_scripts_and_follows_changes(index_of):
     assert index_of("the river", "the 长江 river").index.manifest.scripts == {"Latin": 2, "Chinese (Han)": 1}
     retriever = index_of("the river", "река")
-    assert read_manifest(retriever.index.folder).scripts == {"Latin": 1, "Cyrillic": 1}
+    assert read_manifest(retriever.index.place).scripts == {"Latin": 1, "Cyrillic": 1}
 
 
 def test_the_command_line_takes_a_language_and_warns_about_scripts(run, tmp_path, write_rows):

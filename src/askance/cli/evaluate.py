@@ -208,7 +208,7 @@ def judge(
     sourced: SourcedConfig,
     citations: SpecOption = None,
     facts: SpecOption = None,
-    index: Path | None = None,
+    index: str | None = None,
     passages: Annotated[int | None, typer.Option(min=1, metavar="N")] = None,
     gamma: Annotated[float | None, typer.Option(min=0)] = None,
     sheet: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
@@ -286,7 +286,7 @@ def _judge_by_people(runs: list[Path], sheets: list[Path], *, as_json: bool, oth
         out.print(plain_table(("agreement", "Cohen's kappa", "answers"), rows))
 
 
-def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:
+def _check_named(citations: str | None, facts: str | None, index: str | None) -> None:
     if citations is None and facts is None and index is None:
         raise InputError(
             "no judge is named: give --citations hf:NAME, --facts SPEC --index DIR, or --mauve ENCODER."
@@ -296,7 +296,7 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
 
 
-def _fact_judge(spec: str, index: Path, settings: EngineConfig, by: Mapping[str, Any]) -> AnswerJudge:
+def _fact_judge(spec: str, index: str, settings: EngineConfig, by: Mapping[str, Any]) -> AnswerJudge:
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=settings.cache)
     retriever = config.open_retriever()
     assert retriever is not None, "an index is named"

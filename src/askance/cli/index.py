@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from askance.cli.options import NumberOption, OutOption, SpecOption
+from askance.cli.options import NumberOption, SpecOption
 from askance.configuration.build import encoder_to_build_with, load_encoder
 from askance.core.errors import InputError
 from askance.retrieval.filters import check_filter, parse_filter
@@ -26,7 +26,7 @@ _ENCODED_PER_MINUTE = 1_000
 
 def index(
     docs: Annotated[list[str] | None, typer.Argument()] = None,
-    folder: OutOption = Path("index"),
+    index: Annotated[str, typer.Option("--out")] = "index",
     encoder: SpecOption = None,
     language: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     chunk_words: NumberOption = None,
@@ -45,7 +45,7 @@ def index(
     Args:
         docs: Files or folders with documents: text, Markdown, source code, HTML, PDF, Office and OpenDocument
             files, RTF, EPUB, mail, tables and JSON, also gzipped; @sample is the sample corpus.
-        folder: The folder of the index, which is created or updated.
+        index: The folder or URL of the index, which is created or updated.
         encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY; none
             stores none. By default, new passages get the vectors that the index has already, and English
             documents of at most 1,000 passages those of bundled.
@@ -70,7 +70,7 @@ def index(
     from askance.retrieval.index.reader_process import ReadingLimits
 
     if delete or delete_where is not None:
-        _delete(folder, docs or [], delete or [], delete_where)
+        _delete(index, docs or [], delete or [], delete_where)
         return
     if not docs:
         raise InputError("no documents are named: name files or folders, for example notes/ or @sample.")
@@ -78,11 +78,11 @@ def index(
     sizes = {"words": chunk_words, "overlap": overlap}
     given = {name: number for name, number in sizes.items() if number is not None}
     chunking = Chunking(**given) if given else None
-    loaded = encoder_to_build_with(folder, encoder)
+    loaded = encoder_to_build_with(index, encoder)
     with IndexProgress(err) as progress:
         report = build_index(
             sources,
-            folder,
+            index,
             analysis=None if language is None else Analysis(language=language),
             encoder=loaded,
             chunking=chunking,
@@ -105,10 +105,10 @@ def _with_vectors(report: "BuildReport", progress: IndexProgress) -> "BuildRepor
 
     The index is complete without them, also if this is interrupted. A line says why there are none.
     """
-    from askance.retrieval.index.index_folder import read_manifest
-    from askance.retrieval.index.writer import open_writer
+    from askance.retrieval.index.reader import collection_of
 
-    manifest = read_manifest(report.folder)
+    collection = collection_of(report.folder)
+    manifest = collection.manifest()
     others = max((count for name, count in manifest.scripts.items() if name != "Latin"), default=0)
     if manifest.analysis.language != "english" or 2 * others > manifest.passages:
         return report  # the encoder knows English alone
@@ -122,7 +122,7 @@ def _with_vectors(report: "BuildReport", progress: IndexProgress) -> "BuildRepor
         except InputError as error:
             more = str(error)
         else:
-            with open_writer(report.folder, encoder=encoder, progress=progress) as writer:
+            with collection.writer(encoder=encoder, progress=progress) as writer:
                 writer.commit()
             seconds = report.seconds + time.perf_counter() - started
             return replace(report, encoded=writer.num_encoded, seconds=seconds)
@@ -130,19 +130,19 @@ def _with_vectors(report: "BuildReport", progress: IndexProgress) -> "BuildRepor
     return report
 
 
-def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) -> None:
-    from askance.retrieval.index.index_folder import read_manifest
-    from askance.retrieval.index.writer import open_writer
+def _delete(index: str, docs: list[str], ids: list[str], where: str | None) -> None:
+    from askance.retrieval.index.reader import collection_of
 
     if docs:
         raise InputError(f"{docs[0]} is given together with --delete: index and delete in two commands.")
-    with open_writer(folder, encoder=encoder_to_build_with(folder, None)) as writer:
+    collection = collection_of(index)
+    with collection.writer(encoder=encoder_to_build_with(index, None)) as writer:
         unknown = [id for id in ids if not writer.remove(id)]
         if where is not None:
             parsed = parse_filter(where)
-            check_filter(parsed, read_manifest(folder).fields)
+            check_filter(parsed, collection.manifest().fields)
             writer.remove(where=parsed)
         writer.commit()
     for id in unknown:
-        print_plain(err, f"there is no document {id!r} in {folder}", "yellow")
-    print_plain(out, f"{folder}: {writer.outcomes['removed']:,} documents deleted")
+        print_plain(err, f"there is no document {id!r} in {index}", "yellow")
+    print_plain(out, f"{index}: {writer.outcomes['removed']:,} documents deleted")

@@ -155,10 +155,10 @@ def open_retriever(
     encoder: Encoder | None = None,
     reranker: str | Reranker | None = None,
 ) -> Retriever:
-    """Open a retriever over an index folder, or make the retriever of a plug-in.
+    """Open a retriever over an index, or make the retriever of a plug-in.
 
     Args:
-        index: The index folder, if the retriever needs one.
+        index: The folder or URL of the index, if the retriever needs one.
         kind: One of `INDEX_RETRIEVERS` with its options (see `resolved_retriever` for "auto"), a plug-in as
             ``NAME:PLACE?option=value``, a class as ``module:Class?option=value``, or a retriever object.
         encoder: The query encoder; by default the one that the index names, and "bundled" for a faiss file.
@@ -183,13 +183,13 @@ def open_retriever(
         return cast(Retriever, _load("retriever", kind, *made_with))
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
-    row, path = cast(Kind, find("retriever", spec)), Path(index)
-    open_folder = resolve_name(row.target)
+    row = cast(Kind, find("retriever", spec))
+    open_index = resolve_name(row.target)
     if not row.encodes:
-        return cast(Retriever, open_folder(path, **spec.options))
-    chosen = encoder or _encoder_of(path)
-    with doing(f"opening the vectors of {path}"):
-        return cast(Retriever, open_folder(path, chosen))
+        return cast(Retriever, open_index(index, **spec.options))
+    chosen = encoder or _encoder_of(index)
+    with doing(f"opening the vectors of {index}"):
+        return cast(Retriever, open_index(index, chosen))
 
 
 def with_reranker(retriever: Retriever, reranker: str | Reranker) -> "RerankedRetriever":
@@ -225,7 +225,7 @@ def resolved_retriever(index: str | Path | None, kind: Any) -> Any:
     if kind != DEFAULT_RETRIEVER:
         return kind
     with suppress(BadIndex):
-        if index is not None and _has_vectors(Path(index)):
+        if index is not None and _has_vectors(index):
             return "hybrid"
     return BM25
 
@@ -236,11 +236,11 @@ def encodes(retriever: object) -> bool:
     return name in RETRIEVERS and RETRIEVERS[name].encodes
 
 
-def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
+def encoder_to_build_with(index: str | Path, spec: str | None) -> Encoder | None:
     """Return the encoder for building an index, or None if the index gets no vectors.
 
     Args:
-        index: The index folder, which need not exist.
+        index: The folder or URL of the index, which need not exist.
         spec: The specification of the encoder, or "none"; by default that of the existing index, if it has
             vectors.
 
@@ -252,10 +252,11 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
     return _encoder_of(index) if _has_vectors(index) else None
 
 
-def _has_vectors(index: Path) -> bool:
-    from askance.retrieval.index.index_folder import MANIFEST, read_manifest
+def _has_vectors(index: str | Path) -> bool:
+    from askance.retrieval.index.reader import collection_of
 
-    return (index / MANIFEST).exists() and read_manifest(index).encoder is not None
+    collection = collection_of(index)
+    return collection.state() is not None and collection.manifest().encoder is not None
 
 
 def open_abstaining(below: float | Literal["auto"]) -> "Abstaining":
@@ -364,11 +365,12 @@ def _suggestion(name: str) -> str:
     return f"write {kind}:{name}, or openai:{name}@http://HOST:PORT/v1 for one on a server."
 
 
-def _encoder_of(index: Path) -> Encoder:
+def _encoder_of(index: str | Path) -> Encoder:
     """Load the encoder that made the vectors of an index. The manifest is data, so it can't name code."""
-    from askance.retrieval.index.index_folder import encoder_record, read_manifest
+    from askance.retrieval.index.index_folder import encoder_record
+    from askance.retrieval.index.reader import collection_of
 
-    name = encoder_record(index, read_manifest(index)).name
+    name = encoder_record(index, collection_of(index).manifest()).name
     remedy = f"The manifest of the index {index} names it: type --encoder to use it."
     check_runs_no_code("encoder", name, remedy, BadIndex)
     try:

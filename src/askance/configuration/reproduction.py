@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from askance.configuration.catalogue import DEFAULT_METRICS
@@ -156,9 +155,10 @@ class Reproduction:
             raise InputError(f"no --dataset {column.dataset}:FILE is given")
         index = self.settings.get("index")
         if row.encoder and index is not None:
-            from askance.retrieval.index.index_folder import encoder_record, read_manifest
+            from askance.retrieval.index.index_folder import encoder_record
+            from askance.retrieval.index.reader import collection_of
 
-            made_by = encoder_record(Path(index), read_manifest(Path(index))).name
+            made_by = encoder_record(index, collection_of(index).manifest()).name
             if made_by.partition(":")[0] != row.encoder:
                 raise BadIndex(f"the vectors of {index} are of {made_by}: make them with {row.encoder}:NAME")
 

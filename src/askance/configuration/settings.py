@@ -126,7 +126,12 @@ def load_now(function: Callable[..., Any], *given: Any) -> Any:
     return function(*given)
 
 
+def _place(value: Any) -> Any:
+    return Path(value) if isinstance(value, str) and "://" not in value else value
+
+
 PathOrNone = Annotated[Path | None, Field(strict=False)]
+PlaceOrNone = Annotated[Path | str | None, BeforeValidator(_place)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -138,7 +143,8 @@ class EngineConfig:
     `parameters` is a dictionary such as ``{"passages": 5}``, and `budget` is a `Budget`.
 
     Attributes:
-        index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
+        index: A folder or collection made by `askance index`. For eval, @gold searches the dataset's own
+            supporting texts.
         retriever: How to search the index: bm25 (words; bm25?k1=0.9&b=0.4 sets the parameters), dense
             (vectors), hybrid (both) or, by default, auto: hybrid if the index has vectors, and else bm25.
             Without an index, what to search: a plug-in's name, or module:Class?option=value.
@@ -170,7 +176,7 @@ class EngineConfig:
         InputError: A value has the wrong type, or an object lacks a member of its port.
     """
 
-    index: PathOrNone = setting(None, "DIR")
+    index: PlaceOrNone = setting(None, "DIR")
     retriever: Part = setting(DEFAULT_RETRIEVER, "SPEC")
     rerank: Part = setting(None, "SPEC")
     where: Annotated[str | None, BeforeValidator(_filter_text)] = setting(None, "FILTER")

@@ -1,4 +1,4 @@
-"""Lexical search: BM25 over an index folder."""
+"""Lexical search: BM25 over an index."""
 
 import sqlite3
 from contextlib import suppress
@@ -10,8 +10,9 @@ from askance.core.errors import InputError, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter, all_of
 from askance.core.notes import note
 from askance.core.types import Hit
+from askance.retrieval.index.collection import CollectionReader
 from askance.retrieval.index.lexical import Bm25Parameters
-from askance.retrieval.index.reader import IndexReader, open_index_reader
+from askance.retrieval.index.reader import collection_of
 from askance.retrieval.ranking import check_k
 from askance.text.words import missing_scripts
 
@@ -26,7 +27,7 @@ class IndexRetriever:
         where: The filter of the documents to search; None searches all.
     """
 
-    index: IndexReader
+    index: CollectionReader
     where: Filter | None = field(default=None, kw_only=True)
 
     @property
@@ -63,7 +64,7 @@ class Bm25Retriever(IndexRetriever):
     def name(self) -> str:
         """Return the folder, the number of passages, changed parameters, and the filter."""
         num_passages = f"{self.index.manifest.passages:,} passages{self._changed}"
-        return self._with_filter(f"bm25 {self.index.folder} ({num_passages})")
+        return self._with_filter(f"bm25 {self.index.place} ({num_passages})")
 
     @property
     def fingerprint(self) -> str:
@@ -101,8 +102,8 @@ class Bm25Retriever(IndexRetriever):
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r:.99}: {error}") from error
 
 
-def open_index(path: Path, k1: str | float = 1.2, b: str | float = 0.75) -> Bm25Retriever:
-    """Return a BM25 retriever over the index in the folder `path`.
+def open_index(path: Path | str, k1: str | float = 1.2, b: str | float = 0.75) -> Bm25Retriever:
+    """Return a BM25 retriever over the index in a folder or at a URL.
 
     Queries are analysed with the text analysis of the index.
 
@@ -111,7 +112,7 @@ def open_index(path: Path, k1: str | float = 1.2, b: str | float = 0.75) -> Bm25
         BadIndex: The index is missing, empty, damaged or newer than this version.
     """
     numbers = [_number("k1", k1, MOST_K1), _number("b", b, 1)]
-    return Bm25Retriever(open_index_reader(path), parameters=Bm25Parameters(*numbers))
+    return Bm25Retriever(collection_of(path).reader(), parameters=Bm25Parameters(*numbers))
 
 
 def _number(name: str, value: str | float, most: float) -> float:

@@ -11,7 +11,7 @@ from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import Encoder, FilteringRetriever, Retriever
 from askance.core.types import Hit
 from askance.retrieval.bm25 import Bm25Retriever, IndexRetriever
-from askance.retrieval.index.reader import open_index_reader
+from askance.retrieval.index.reader import collection_of
 from askance.retrieval.index.vectors import validate_vectors
 from askance.retrieval.ranking import check_k
 from askance.text.fusion import fuse_hits
@@ -40,7 +40,7 @@ class DenseRetriever(IndexRetriever):
     @property
     def name(self) -> str:
         """Return the folder, the number of passages, the encoder, and the filter."""
-        name = f"dense {self.index.folder} ({self.index.manifest.passages:,} passages, {self.encoder.name})"
+        name = f"dense {self.index.place} ({self.index.manifest.passages:,} passages, {self.encoder.name})"
         return self._with_filter(name)
 
     @property
@@ -119,17 +119,17 @@ class HybridRetriever:
         return fuse_hits(rankings, CONSTANT)[:k]
 
 
-def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
-    """Return a dense retriever over the index folder `path`, whose embeddings `encoder` must have made.
+def open_dense(path: Path | str, encoder: Encoder) -> DenseRetriever:
+    """Return a dense retriever over the index `path`, whose embeddings `encoder` must have made.
 
     Raises:
         BadIndex: The index is missing, empty, damaged or newer than this version, has no vectors, or has
             vectors of another encoder.
     """
-    return DenseRetriever(open_index_reader(path, encoder=encoder), encoder)
+    return DenseRetriever(collection_of(path).reader(encoder), encoder)
 
 
-def open_hybrid(path: Path, encoder: Encoder) -> HybridRetriever:
+def open_hybrid(path: Path | str, encoder: Encoder) -> HybridRetriever:
     """Return a hybrid retriever over BM25 and the vectors of one index (see `open_dense`)."""
     dense = open_dense(path, encoder)
     return HybridRetriever(Bm25Retriever(dense.index), dense)

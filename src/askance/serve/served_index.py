@@ -21,14 +21,13 @@ from askance.core.filters import Filter, all_of
 from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.filters import check_filter, filtered_retriever, parse_filter
+from askance.retrieval.index.collection import CollectionReader
 from askance.retrieval.index.document_table import DocumentEntry
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.index_folder import MANIFEST
 from askance.retrieval.index.passages import passage_id
-from askance.retrieval.index.reader import IndexReader, open_index_reader
-from askance.retrieval.index.writer import IndexWriter, open_writer
+from askance.retrieval.index.reader import collection_of
+from askance.retrieval.index.writer import IndexWriter
 from askance.retrieval.reranking import RerankedRetriever
-from askance.storage.durable_files import file_state
 
 T = TypeVar("T")
 _PATH = "http:"
@@ -45,7 +44,7 @@ class _Generation:
     """
 
     retriever: Retriever
-    reader: IndexReader
+    reader: CollectionReader
     private: dict[str, set[str]] = field(default_factory=dict)
 
     def hidden_from(self, owner: str) -> frozenset[str]:
@@ -61,7 +60,7 @@ class _Generation:
 
 
 class ServedIndex:
-    """The index folder of a server. Questions in flight keep the generation that they started with.
+    """The index of a server. Questions in flight keep the generation that they started with.
 
     Args:
         config: The configuration, which names the retriever and the filter for all keys.
@@ -76,18 +75,18 @@ class ServedIndex:
         InputError: The encoder or the reranker can't be loaded.
     """
 
-    def __init__(self, config: EngineConfig, folder: Path, filters: Mapping[str, Filter] = {}) -> None:
-        self.folder, self._manifest = folder, folder / MANIFEST
+    def __init__(self, config: EngineConfig, index: str | Path, filters: Mapping[str, Filter] = {}) -> None:
+        self._collection = collection_of(index)
         self._filters = filters
         self._where = None if config.where is None else parse_filter(config.where)
         self.encoder = config.open_encoder()
         if self.encoder is None and build.encodes(config.retriever):
-            self.encoder = build.encoder_to_build_with(folder, None)
+            self.encoder = build.encoder_to_build_with(index, None)
         self._builder = self.encoder if build.encodes(config.retriever) else None
         self._config = config
         self._reranked: RerankedRetriever | None = None
         self._lock = asyncio.Lock()
-        self._stamp = file_state(self._manifest)
+        self._stamp = self._collection.state()
         self._now = self._open()
         for owner in ("", *filters):
             filtered_retriever(self._now.retriever, self._filter_of(owner))
@@ -159,7 +158,7 @@ class ServedIndex:
 
     async def refresh(self) -> None:
         """Open the newest generation. If it can't be opened, the present one stays in use."""
-        if file_state(self._manifest) in (self._stamp, None):
+        if await self._state() in (self._stamp, None):
             return
         async with self._lock:
             await self._reopen()
@@ -168,10 +167,10 @@ class ServedIndex:
         """Commit a change to the index, open the new generation, and return the result of the change."""
 
         def write() -> T:
-            encoder = None
+            encoder, place = None, self._collection.place
             if self._now.reader.manifest.encoder is not None:
-                encoder = self._builder = self._builder or build.encoder_to_build_with(self.folder, None)
-            with open_writer(self.folder, encoder=encoder) as index:
+                encoder = self._builder = self._builder or build.encoder_to_build_with(place, None)
+            with self._collection.writer(encoder=encoder) as index:
                 result = change(index)
                 index.commit()
             return result
@@ -186,17 +185,23 @@ class ServedIndex:
         return await asyncio.shield(asyncio.create_task(written()))
 
     async def _reopen(self) -> None:
-        stamp = file_state(self._manifest)
+        stamp = await self._state()
         if stamp in (self._stamp, None):
             return
         with suppress(AskanceError):  # the index may have been replaced by one that can't be used
             self._now = await asyncio.to_thread(self._open)
         self._stamp = stamp
 
+    async def _state(self) -> object:
+        """Return the state of the collection, or None if it can't be read at the moment."""
+        with suppress(AskanceError):
+            return await asyncio.to_thread(self._collection.state)
+        return None
+
     def _open(self) -> _Generation:
         with about("index"):
-            retriever = build.open_retriever(self.folder, self._config.retriever, self.encoder)
-            reader = open_index_reader(self.folder)
+            retriever = build.open_retriever(self._collection.place, self._config.retriever, self.encoder)
+            reader = self._collection.reader()
         if self._config.rerank is not None:
             with about("rerank"):
                 self._reranked = self._reranked or build.with_reranker(retriever, self._config.rerank)

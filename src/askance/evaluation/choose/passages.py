@@ -14,7 +14,7 @@ import numpy as np
 from askance.core.errors import DocumentError
 from askance.core.filters import Compound, FieldComparison
 from askance.core.types import Passage
-from askance.retrieval.index.reader import open_index_reader
+from askance.retrieval.index.reader import collection_of
 from askance.text.linguistics import content_words
 
 MOST_DOCUMENTS = 2000
@@ -71,7 +71,7 @@ def choose_passages(index: Path, seed: int) -> PassageChoice:
 
 def _documents(index: Path, random: np.random.Generator) -> list[list[Passage]]:
     """Return the passages with enough words of at most `MOST_DOCUMENTS` documents, in random order."""
-    reader = open_index_reader(index)
+    reader = collection_of(index).reader()
     entries = reader.documents()
     chosen = [entries[number] for number in random.permutation(len(entries))[:MOST_DOCUMENTS]]
     documents = list[list[Passage]]()

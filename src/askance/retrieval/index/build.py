@@ -10,10 +10,9 @@ from askance.core.ports import Encoder
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.build_report import BuildProgress, BuildReport
 from askance.retrieval.index.documents import Document, SkippedSource, read_documents
-from askance.retrieval.index.index_folder import MANIFEST
 from askance.retrieval.index.passages import Chunking
+from askance.retrieval.index.reader import collection_of
 from askance.retrieval.index.reader_process import ReadingLimits
-from askance.retrieval.index.writer import open_writer
 from askance.text.words import detect_language
 
 _SAMPLED_DOCUMENTS, _SAMPLED_CHARACTERS = 100, 2_000
@@ -21,7 +20,7 @@ _SAMPLED_DOCUMENTS, _SAMPLED_CHARACTERS = 100, 2_000
 
 def build_index(
     sources: Sequence[Path],
-    out: Path,
+    out: str | Path,
     *,
     analysis: Analysis | None = None,
     encoder: Encoder | None = None,
@@ -30,7 +29,7 @@ def build_index(
     limits: ReadingLimits = ReadingLimits(),
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
-    """Build the index folder `out` from files and folders, or update an existing index there.
+    """Build the index `out`, a folder or a URL, from files and folders, or update an existing index there.
 
     Documents are matched with those in the index as follows:
 
@@ -67,20 +66,22 @@ def build_index(
             far.
     """
     started = time.perf_counter()
-    reading = read_documents(sources, leave_out=out, follow_links=follow_links, limits=limits)
+    collection = collection_of(out)
+    folder = collection.place if isinstance(collection.place, Path) else None
+    reading = read_documents(sources, leave_out=folder, follow_links=follow_links, limits=limits)
     with closing(reading):
         documents: Iterator[Document | SkippedSource] = reading
-        if analysis is None and not (out / MANIFEST).exists():
+        if analysis is None and collection.state() is None:
             first = list(islice(reading, _SAMPLED_DOCUMENTS))
             texts = (each.text[:_SAMPLED_CHARACTERS] for each in first if isinstance(each, Document))
             analysis, documents = Analysis(language=detect_language(texts)), chain(first, reading)
-        with open_writer(
-            out, analysis=analysis, encoder=encoder, chunking=chunking, progress=progress
+        with collection.writer(
+            analysis=analysis, encoder=encoder, chunking=chunking, progress=progress
         ) as writer:
             writer.sync(documents, sources)
             manifest = writer.commit()
     return BuildReport(
-        out,
+        collection.place,
         manifest.documents,
         manifest.passages,
         writer.outcomes,

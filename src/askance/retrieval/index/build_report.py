@@ -41,7 +41,7 @@ class BuildReport:
         encoded: The number of passages embedded in this run.
     """
 
-    folder: Path
+    folder: Path | str
     documents: int
     passages: int
     outcomes: Mapping[str, int]

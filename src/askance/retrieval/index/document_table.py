@@ -42,7 +42,7 @@ from askance.retrieval.index.index_folder import BASE
 _PENDING_ROWS = 1_000
 _CACHE_KB = 32_000
 _ENTRIES = "SELECT number, id, place, digest, passages, scripts, segment, first_row FROM documents"
-_DOCUMENTS = (
+DOCUMENTS = (
     "SELECT old.number AS number, id, given_id, place, title, source, path, type, date, digest, passages,"
     " scripts, coalesce(new.segment, vectors.segment, -1) AS segment,"
     " coalesce(new.first_row, vectors.first_row, -1) AS first_row"
@@ -51,6 +51,14 @@ _DOCUMENTS = (
     " LEFT JOIN {0}.vectors AS vectors ON vectors.document = old.number"
 )
 _VALUES = "SELECT name, value, document FROM {0}.document_values JOIN {0}.field_values ON id = value_id"
+_UNSEEN = "NOT EXISTS (SELECT 1 FROM seen WHERE seen.number = documents.number)"
+KEEP_STATE = (
+    "INSERT INTO main.state VALUES (?, ?) ON CONFLICT (number) DO UPDATE SET content = excluded.content"
+)
+_ENTER_VECTORS = (
+    "INSERT INTO main.vectors VALUES (?, ?, ?)"
+    " ON CONFLICT (document) DO UPDATE SET segment = excluded.segment, first_row = excluded.first_row"
+)
 GIVEN_ID = "(given_id = ? OR id = ? AND given_id IS NULL)"
 """The condition that a document itself has some id."""
 
@@ -145,10 +153,10 @@ def state_type() -> TypeAdapter[TableState]:
 
 def views_of(has_base: bool) -> str:
     """Return the statements that create the views of the documents and of their fields in both files."""
-    documents, fields = _DOCUMENTS.format("main"), _VALUES.format("main")
+    documents, fields = DOCUMENTS.format("main"), _VALUES.format("main")
     if has_base:
         hidden = "SELECT number FROM main.hidden"
-        documents += f" UNION ALL {_DOCUMENTS.format('base')} WHERE old.number NOT IN ({hidden})"
+        documents += f" UNION ALL {DOCUMENTS.format('base')} WHERE old.number NOT IN ({hidden})"
         fields += f" UNION ALL {_VALUES.format('base')}"
     views = {"documents": documents, "fields": fields}
     for name in KNOWN_FIELDS:
@@ -183,6 +191,10 @@ class DocumentTable:
         query = "SELECT content FROM main.state"
         query += " UNION ALL SELECT content FROM base.state" if has_base else ""
         row = self._database.execute(query).fetchone()  # that of the base until the first commit
+        self._start(row)
+
+    def _start(self, row: tuple[str] | None) -> None:
+        """Begin with the state in a row of the table of states; None is the state of no documents."""
         self.state = state_type().validate_json(row[0]) if row else TableState()
         self._last_old = self.state.last_number
         self._pending: list[tuple[object, ...]] = []
@@ -199,7 +211,7 @@ class DocumentTable:
         self.state.stamp = stamp
         self._flush()
         content = json.dumps(dataclasses.asdict(self.state))
-        self._database.execute("INSERT OR REPLACE INTO main.state VALUES (1, ?)", (content,))
+        self._database.execute(KEEP_STATE, (1, content))
         self._database.commit()
 
     def look_up(self, ids: Sequence[str]) -> None:
@@ -223,7 +235,7 @@ class DocumentTable:
             self._flush()
         query = (
             f"{_ENTRIES} WHERE {GIVEN_ID.replace('?', '?1')} AND (digest = ?2 OR"
-            " (place = ?3 AND number <= ?4 AND number NOT IN seen)) ORDER BY digest = ?2 DESC, number LIMIT 1"
+            f" (place = ?3 AND number <= ?4 AND {_UNSEEN})) ORDER BY digest = ?2 DESC, number LIMIT 1"
         )
         return next(self._entries(query, document.id, digest, document.path, self._last_old), None)
 
@@ -237,7 +249,7 @@ class DocumentTable:
                 of it stands for; None is no condition.
         """
         self._flush()
-        condition, parameters = ("true", []) if where is None else sql_condition(where)
+        condition, parameters = self.condition(where)
         values, parts = list[object](parameters), [condition]
         for each, value in conditions.items():
             if value is not None:
@@ -245,9 +257,13 @@ class DocumentTable:
                 parts.append(each.replace("?", f"?{len(values)}"))
         return self._entries(f"{_ENTRIES} WHERE {' AND '.join(parts)} ORDER BY id", *values)
 
+    def condition(self, where: Filter | None) -> tuple[str, Sequence[object]]:
+        """Return the condition in SQL that a document is visible and passes a filter, with its parameters."""
+        return ("true", []) if where is None else sql_condition(where)
+
     def select(self, where: Filter) -> Selection:
         """Return the documents that pass a filter."""
-        condition, parameters = sql_condition(where)
+        condition, parameters = self.condition(where)
         query = f"SELECT number, passages FROM documents WHERE {condition}"
         cells = chain.from_iterable(self._database.execute(query, parameters))
         rows = np.fromiter(cells, dtype=np.int64).reshape(-1, 2)
@@ -298,7 +314,7 @@ class DocumentTable:
 
     def mark_seen(self, entry: DocumentEntry) -> None:
         """Mark a document as seen in this run."""
-        self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (entry.number,))
+        self._database.execute("INSERT INTO seen VALUES (?) ON CONFLICT DO NOTHING", (entry.number,))
 
     def is_seen(self, entry: DocumentEntry) -> bool:
         """Return whether a document was seen, or added, in this run."""
@@ -310,7 +326,7 @@ class DocumentTable:
 
         Their files are in or below `roots`, but not in or below `kept_paths`.
         """
-        unseen = f"{_ENTRIES} WHERE number <= ?1 AND number NOT IN seen AND"
+        unseen = f"{_ENTRIES} WHERE number <= ?1 AND {_UNSEEN} AND"
         for root in roots:
             folder = root.rstrip("/")
             query = f"{unseen} (place = ?2 OR place > ?3 AND place < ?4)"
@@ -322,7 +338,7 @@ class DocumentTable:
         """Remove a document, which makes the rows of its vectors dead."""
         self._flush()
         execute, number = self._database.execute, (entry.number,)
-        for name, kind in execute("SELECT name, typeof(value) FROM fields WHERE document = ?", number):
+        for name, kind in self._remove_values(entry.number):
             self.state.count_field(name, STORAGE_CLASSES[kind], -1)
         known = execute(f"SELECT {', '.join(KNOWN_FIELDS)} FROM documents WHERE number = ?", number)
         for name, value in zip(KNOWN_FIELDS, next(known), strict=True):
@@ -332,6 +348,12 @@ class DocumentTable:
         self.state.live -= entry.passages if entry.segment >= 0 else 0
         if not execute("DELETE FROM main.documents WHERE number = ?", number).rowcount:
             execute("INSERT INTO main.hidden VALUES (?)", number)
+        execute("DELETE FROM main.vectors WHERE document = ?", number)
+
+    def _remove_values(self, document: int) -> Iterable[tuple[str, str]]:
+        """Remove the fields of a document, and return their names and the storage classes of their values."""
+        execute, number = self._database.execute, (document,)
+        found = execute("SELECT name, typeof(value) FROM fields WHERE document = ?", number).fetchall()
         values = "FROM main.document_values WHERE document = ?1"
         others = "SELECT 1 FROM main.document_values WHERE value_id = id AND document != ?1"
         execute(
@@ -339,7 +361,7 @@ class DocumentTable:
             number,
         )
         execute(f"DELETE {values}", number)
-        execute("DELETE FROM main.vectors WHERE document = ?", number)
+        return found
 
     def begin_segment(self, segment: int) -> None:
         """Record that vectors are added to another segment from now on."""
@@ -351,7 +373,7 @@ class DocumentTable:
         state.live += entry.passages if entry.segment < 0 else 0
         state.end = first_row + entry.passages
         values = entry.number, state.segment, first_row
-        self._database.execute("INSERT OR REPLACE INTO main.vectors VALUES (?, ?, ?)", values)
+        self._database.execute(_ENTER_VECTORS, values)
 
     def not_encoded(self) -> Iterator[DocumentEntry]:
         """Yield the documents whose passages have no vectors.
@@ -374,7 +396,8 @@ class DocumentTable:
         """Return the number of a file, given by its place and its fields, in the table of changes."""
         if file != self._file[0]:
             values = "(place, source, path, type, date)"
-            self._database.execute(f"INSERT OR IGNORE INTO main.files {values} VALUES (?, ?, ?, ?, ?)", file)
+            enter = f"INSERT INTO main.files {values} VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            self._database.execute(enter, file)
             query = f"SELECT number FROM main.files WHERE {values} = (?, ?, ?, ?, ?)"
             self._file = file, self._database.execute(query, file).fetchone()[0]
         return self._file[1]

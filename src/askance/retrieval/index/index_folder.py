@@ -28,6 +28,7 @@ from pydantic_core import from_json
 
 from askance.core.errors import BadIndex
 from askance.core.filters import FieldKinds
+from askance.core.ports import Encoder
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.passages import Chunking
 from askance.storage.durable_files import write_atomically
@@ -87,7 +88,7 @@ class Manifest:
 
 
 @cache
-def _manifest_type() -> TypeAdapter[Manifest]:
+def manifest_type() -> TypeAdapter[Manifest]:
     """Return what reads manifests. To make it takes longer than an update of the index."""
     return TypeAdapter(Manifest)
 
@@ -120,7 +121,7 @@ def read_manifest(folder: Path) -> Manifest:
                 f"this version reads {SCHEMA_VERSION}): {upgrade}delete the folder and build the index again "
                 f"with `askance index DOCS --out {folder}`."
             )
-        return _manifest_type().validate_python(content)
+        return manifest_type().validate_python(content)
     except FileNotFoundError as error:
         raise BadIndex(
             f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
@@ -146,7 +147,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, text, temporary=folder / INCOMING_MANIFEST)
 
 
-def mismatch_error(folder: Path, built: object, wanted: object, hint: str = "") -> BadIndex:
+def mismatch_error(folder: Path | str, built: object, wanted: object, hint: str = "") -> BadIndex:
     """Return the error for an index that was not built as wanted: its analysis, chunking or encoder."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
@@ -154,7 +155,7 @@ def mismatch_error(folder: Path, built: object, wanted: object, hint: str = "") 
     )
 
 
-def encoder_mismatch(folder: Path, made_by: EncoderRecord, name: str, wanted: object) -> BadIndex:
+def encoder_mismatch(folder: Path | str, made_by: EncoderRecord, name: str, wanted: object) -> BadIndex:
     """Return the error for vectors that were not made by the encoder `name`, which `wanted` describes.
 
     An index that was built before the prefixes of a model were known names the model alone, which now means
@@ -165,7 +166,7 @@ def encoder_mismatch(folder: Path, made_by: EncoderRecord, name: str, wanted: ob
     return mismatch_error(folder, made_by, wanted, "" if plain == name or "?" in made_by.name else hint)
 
 
-def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
+def encoder_record(folder: Path | str, manifest: Manifest) -> EncoderRecord:
     """Return the encoder that made the vectors of the index.
 
     Raises:
@@ -177,6 +178,36 @@ def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
             "bundled`, or search with bm25."
         )
     return manifest.encoder
+
+
+def record_of(encoder: Encoder, folder: Path | str, manifest: Manifest) -> EncoderRecord:
+    """Return the record of the encoder that made the vectors of the index, which must be `encoder`.
+
+    Raises:
+        BadIndex: The index has no vectors, or those of another encoder.
+    """
+    made_by = encoder_record(folder, manifest)
+    if made_by.fingerprint != encoder.fingerprint:
+        wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
+        raise encoder_mismatch(folder, made_by, encoder.name, wanted)
+    return made_by
+
+
+def check_base(
+    folder: Path | str,
+    manifest: Manifest,
+    analysis: Analysis,
+    encoder: EncoderRecord | None,
+    chunking: Chunking | None,
+) -> None:
+    """Raise BadIndex if the index that is to be updated was built otherwise."""
+    if manifest.analysis != analysis:
+        raise mismatch_error(folder, manifest.analysis, analysis)
+    if chunking not in (None, manifest.chunking):
+        raise mismatch_error(folder, manifest.chunking, chunking)
+    made_by = manifest.encoder
+    if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
+        raise encoder_mismatch(folder, made_by, getattr(encoder, "name", ""), encoder or "no encoder")
 
 
 def read_base(
@@ -193,13 +224,7 @@ def read_base(
         raise BadIndex(f"can't build an index in {folder}: it is a file; name a folder.")
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder)
-        if manifest.analysis != analysis:
-            raise mismatch_error(folder, manifest.analysis, analysis)
-        if chunking not in (None, manifest.chunking):
-            raise mismatch_error(folder, manifest.chunking, chunking)
-        made_by = manifest.encoder
-        if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
-            raise encoder_mismatch(folder, made_by, getattr(encoder, "name", ""), encoder or "no encoder")
+        check_base(folder, manifest, analysis, encoder, chunking)
         return manifest
     ours = {LOCK, INCOMING_MANIFEST}
     names = [path.name for path in folder.iterdir()]

@@ -94,7 +94,7 @@ class LexicalWriter:
             record = tantivy.Document()
             record.add_text(_TERMS, " ".join(self._analysis.terms(passage.titled_text)))
             record.add_text(_DOCUMENT, document_id)
-            record.add_bytes(_PASSAGE, _pack(passage))
+            record.add_bytes(_PASSAGE, packed(passage))
             record.add_unsigned(_NUMBER, number)
             record.add_text(_NUMBER_TERM, str(number))
             self._writer.add_document(record)
@@ -189,7 +189,7 @@ class LexicalIndex:
     @panics_as(ValueError)
     def passage(self, address: tantivy.DocAddress) -> Passage:
         """Return the passage at an address that `search` returned."""
-        return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
+        return unpacked(self._searcher.doc(address).get_first(_PASSAGE) or b"")
 
     @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:
@@ -254,14 +254,16 @@ def read_opstamp(folder: Path) -> int:
     return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
 
 
-def _pack(passage: Passage) -> bytes:
+def packed(passage: Passage) -> bytes:
+    """Return a passage as an index stores it."""
     fields = [passage.id, passage.title, passage.text, passage.source, passage.start, passage.end]
     fields += [passage.page, passage.section, dict(passage.fields)]
     return to_json(fields)
 
 
-def _unpack(packed: bytes) -> Passage:
+def unpacked(stored: bytes) -> Passage:
+    """Return the passage that was stored."""
     try:
-        return Passage(*json.loads(packed))
+        return Passage(*json.loads(stored))
     except TypeError as error:
         raise ValueError(f"a passage that can't be read: {error}") from error

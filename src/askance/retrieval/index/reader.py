@@ -1,13 +1,14 @@
-"""The reader of an index: search by terms or by a vector, and fetch passages and documents."""
+"""The reader of an index folder: search by terms or by a vector, and fetch passages and documents."""
 
 import asyncio
-import re
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,40 +17,40 @@ from askance.core.errors import BadIndex
 from askance.core.filters import Filter
 from askance.core.ports import Encoder
 from askance.core.types import Hit, Passage
-from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, Selection
+from askance.retrieval.index.collection import Collection, CollectionReader
+from askance.retrieval.index.document_table import DamagedIndex, DocumentTable, Selection
 from askance.retrieval.index.index_folder import (
     DOCUMENTS,
     LEXICAL,
+    MANIFEST,
     VECTORS,
     EncoderRecord,
     Manifest,
-    encoder_mismatch,
-    encoder_record,
     generation_folder,
     read_manifest,
+    record_of,
 )
 from askance.retrieval.index.lexical import Bm25Parameters, any_term_query, open_lexical
 from askance.retrieval.index.passages import passage_id
 from askance.retrieval.index.vectors import FlatIndex
 from askance.retrieval.ranking import best_hits
 
+if TYPE_CHECKING:
+    from askance.retrieval.index.writer import IndexWriter
+
 _NUM_TRIES = 3
 _SELECTIONS_KEPT = 64
-_NUMBERED = re.compile(r"(.*)#\d+", re.DOTALL)
 
 
-class IndexReader:
+class IndexReader(CollectionReader):
     """One generation of an index. It stays valid and unchanged while a build writes a new one.
-
-    Several threads may use the object at the same time. A method raises ValueError, OSError or sqlite3.Error
-    if the index can no longer be read.
 
     Args:
         made_by: The encoder that made the vectors; None leaves them unopened.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, made_by: EncoderRecord | None) -> None:
-        self.folder, self.manifest = folder, manifest
+        self.place, self.manifest = folder, manifest
         path = generation_folder(folder, manifest.generation)
         self.lexical = open_lexical(path / LEXICAL)
         self._table: DocumentTable | Exception
@@ -79,12 +80,6 @@ class IndexReader:
         where: Filter | None = None,
         parameters: Bm25Parameters = Bm25Parameters(),
     ) -> tuple[Hit, ...]:
-        """Return the `k` best passages by BM25, best first (see `lexical.any_term_query`).
-
-        Args:
-            exclude: The ids of passages to ignore.
-            where: The filter of the documents to search; None searches all.
-        """
         lexical, query, selection = self.lexical, any_term_query(terms), await self._selection(where)
         find, num_all = partial(lexical.search, query), lexical.num_passages
         if selection is not None:
@@ -101,54 +96,13 @@ class IndexReader:
         exclude: frozenset[str] = frozenset(),
         where: Filter | None = None,
     ) -> tuple[Hit, ...]:
-        """Return the `k` passages whose vectors have the greatest inner products with `vector`, best first.
-
-        The vectors must have been opened. For the arguments, see `search_terms`.
-        """
         vectors, selection = self.vectors, await self._selection(where)
         assert vectors is not None
         find = partial(vectors.search, vector, selection=selection)
         return await best_hits(find, self._passage, k, exclude, vectors.num_vectors, self.dimensions)
 
-    def fetch(self, id: str, where: Filter | None = None) -> Passage | None:
-        """Return the passage with this id, or None if there is none of a document that passes the filter."""
-        numbered = _NUMBERED.fullmatch(id)
-        for document_id in (id, *([numbered[1]] if numbered else [])):
-            passage = self.passages_of(document_id).get(id)
-            if passage is not None and where is not None:
-                with self._lock:
-                    (document,) = self._documents.matching({"id = ?": document_id})
-                return passage if self._select(where).is_selected[document.number] else None
-            if passage is not None:
-                return passage
-        return None
-
     def passages_of(self, document_id: str) -> dict[str, Passage]:
-        """Return the passages of a document by their ids."""
         return self.lexical.passages_of(document_id)
-
-    def documents(
-        self,
-        *,
-        prefix: str | None = None,
-        other_than: str | None = None,
-        after: str | None = None,
-        where: Filter | None = None,
-        is_wanted: Callable[[DocumentEntry], bool] = lambda document: True,
-        limit: int | None = None,
-    ) -> list[DocumentEntry]:
-        """Return the first `limit` documents that are wanted and pass a filter, sorted by id.
-
-        Args:
-            prefix: What their paths begin with.
-            other_than: The path that they do not have.
-            after: The id after which the list begins.
-        """
-        with self._lock:
-            end = prefix and prefix[:-1] + chr(ord(prefix[-1]) + 1)
-            conditions = {"place >= ?": prefix, "place < ?": end, "place != ?": other_than, "id > ?": after}
-            found = self._documents.matching(conditions, where)
-            return list(islice(filter(is_wanted, found), limit))
 
     async def _selection(self, where: Filter | None) -> Selection | None:
         if where is None:
@@ -177,6 +131,48 @@ class IndexReader:
         return passage
 
 
+@dataclass(frozen=True, slots=True)
+class FolderCollection:
+    """A `Collection` in a folder (see `index_folder`)."""
+
+    place: Path
+
+    def state(self) -> object:
+        with suppress(OSError):
+            return (self.place / MANIFEST).read_bytes()
+        return None
+
+    def manifest(self) -> Manifest:
+        return read_manifest(self.place)
+
+    def reader(self, encoder: Encoder | None = None) -> "IndexReader":
+        return open_index_reader(self.place, encoder=encoder)
+
+    def writer(self, **options: Any) -> AbstractContextManager["IndexWriter"]:
+        from askance.retrieval.index.writer import open_writer  # only changes need it
+
+        return open_writer(self.place, **options)
+
+
+def collection_of(place: str | Path) -> Collection:
+    """Return the collection in a folder, or at a URL.
+
+    Raises:
+        BadIndex: The URL is none of a collection.
+        MissingExtra: The client of the server is not installed.
+    """
+    scheme, is_url, _ = str(place).partition("://")
+    if not is_url:
+        return FolderCollection(Path(place))
+    if scheme in ("postgres", "postgresql"):
+        from askance.retrieval.index.postgres import PostgresCollection  # needs the extra
+
+        return PostgresCollection(str(place))
+    raise BadIndex(
+        f"{scheme}:// is no place of an index: name a folder, or postgresql://HOST/DB?collection=NAME."
+    )
+
+
 def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexReader:
     """Open the index in `folder`.
 
@@ -188,18 +184,15 @@ def open_index_reader(folder: Path, *, encoder: Encoder | None = None) -> IndexR
             encoder.
     """
     for _ in range(_NUM_TRIES):
-        manifest = read_manifest(folder)
+        manifest = FolderCollection(folder).manifest()
         if manifest.passages == 0:
             raise BadIndex(f"the index {folder} is empty: add documents to it with `askance index`.")
-        made_by = None if encoder is None else encoder_record(folder, manifest)
-        if encoder is not None and made_by is not None and made_by.fingerprint != encoder.fingerprint:
-            wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
-            raise encoder_mismatch(folder, made_by, encoder.name, wanted)
+        made_by = None if encoder is None else record_of(encoder, folder, manifest)
         try:
             return IndexReader(folder, manifest, made_by)
         except (ValueError, OSError, sqlite3.Error) as error:
             problem: Exception = error
-        if read_manifest(folder).generation == manifest.generation:
+        if FolderCollection(folder).manifest().generation == manifest.generation:
             break
         # A build has replaced and removed this generation in the meantime.
     raise BadIndex(

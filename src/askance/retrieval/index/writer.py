@@ -58,12 +58,15 @@ class IndexWriter:
     checkpoint.
 
     Attributes:
+        engine: The library that writes the passages, with its version.
         outcomes: The numbers of documents by what became of them (see `BuildReport`).
         num_documents: The number of documents that were given to `sync`.
         num_encoded: The number of passages that were embedded.
         skipped, hidden: The sources that `sync` was given without their documents, with the reasons, and
             those of them whose names begin with a dot.
     """
+
+    engine = ENGINE
 
     def __init__(
         self,
@@ -84,12 +87,12 @@ class IndexWriter:
         self._encoder, self._made_by, self._progress = encoder, made_by, progress
         self._chunking = base.chunking if base else chunking or Chunking()
         self._generation = base.generation + 1 if base else 1
-        self._path = generation_folder(folder, self._generation)
-        self._is_resumed = self._has_checkpoint = self._is_resumable()
         self._open_files = ExitStack()
 
     def open(self) -> None:
         """Resume from the last checkpoint, or start with the content of the previous generation."""
+        self._path = generation_folder(self._folder, self._generation)
+        self._is_resumed = self._has_checkpoint = self._is_resumable()
         if not self._is_resumed:
             base = generation_folder(self._folder, self._base.generation) if self._base else None
             index_folder.start_generation(self._path, base)
@@ -202,7 +205,7 @@ class IndexWriter:
             state.documents,
             state.passages,
             f"{state.hash:032x}",
-            ENGINE,
+            self.engine,
             self._base.created_at if self._base else now,
             now,
             self._made_by,
@@ -210,12 +213,15 @@ class IndexWriter:
             {name: count for name, count in sorted(state.scripts.items()) if count},
             self.documents.fields(),
         )
+        self._publish(manifest)
+        return manifest
+
+    def _publish(self, manifest: Manifest) -> None:
         self._open_files.close()
         sync(self._path)
         sync(self._folder)
         index_folder.write_manifest(self._folder, manifest)
         index_folder.remove_other_generations(self._folder, self._generation)
-        return manifest
 
     def checkpoint(self) -> None:
         """Make everything written up to now durable, so that a later build can resume from here."""
@@ -375,7 +381,7 @@ def open_writer(
         ModelFailure: The encoder failed.
     """
     analysis = analysis or index_folder.read_manifest(folder).analysis
-    made_by = None if encoder is None else _describe_encoder(encoder)
+    made_by = None if encoder is None else describe_encoder(encoder)
     try:
         # Check before locking, so that a foreign folder is never touched, and again under the lock.
         index_folder.read_base(folder, analysis, made_by, chunking)
@@ -403,7 +409,7 @@ def open_writer(
         ) from error
 
 
-def _describe_encoder(encoder: Encoder) -> EncoderRecord:
+def describe_encoder(encoder: Encoder) -> EncoderRecord:
     """Return the record of `encoder` for the manifest of an index.
 
     Raises:
