@@ -37,7 +37,7 @@ from askance.evaluation.statistics.compare import mean_interval, paired_differen
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.lexical import LexicalIndex
+from askance.retrieval.index.collection import CollectionReader
 
 NUM_CANDIDATES = 20
 """The number of passages that are reranked."""
@@ -58,7 +58,7 @@ class Corpus:
     """
 
     documents: Mapping[str, Sequence[tuple[str, str]]]
-    lexical: LexicalIndex
+    index: CollectionReader
     retrievers: Mapping[str, Retriever]
 
     def relevant(self, example: Example) -> list[list[str]]:
@@ -70,7 +70,7 @@ class Corpus:
     def _passages(self, title: str, evidence: Sequence[str]) -> Iterator[str]:
         for id, text in self.documents.get(title, ()):
             starts = [text.find(each) for each in evidence]
-            for passage in self.lexical.passages_of(id).values():
+            for passage in self.index.passages_of(id).values():
                 if any(passage.start <= start < passage.end for start in starts):
                     yield passage.id
 
@@ -101,7 +101,7 @@ def indexed(path: Path, folder: Path, encoder: Encoder | None) -> Corpus:
         retrievers["dense"] = open_dense(index, encoder)
         retrievers["hybrid"] = HybridRetriever(open_index(index), retrievers["dense"])
     bm25 = open_index(index)
-    return Corpus(documents, bm25.index.lexical, {BM25: bm25, **retrievers})
+    return Corpus(documents, bm25.index, {BM25: bm25, **retrievers})
 
 
 def _megabytes(folder: Path) -> float:
