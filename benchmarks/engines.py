@@ -7,9 +7,9 @@ whose frequencies fall like those of words in a language. Of 100 passages, one h
 Queries have 10 words. The script prints seconds, and milliseconds at the median and the 95th percentile.
 """
 
+import argparse
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -79,4 +79,8 @@ def _print(name: str, act: Callable[[str], Any], queries: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("passages", type=int)
+    parser.add_argument("places", nargs="+")
+    options = parser.parse_args()
+    main(options.passages, *options.places)

@@ -14,7 +14,7 @@ SCRIPTS = sorted(
     if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
 )
 WITHOUT_OUT = {
-    "clients", "documents", "efficiency", "every_processor", "filters", "gpu", "languages",
+    "engines", "clients", "documents", "efficiency", "every_processor", "filters", "gpu", "languages",
     "pandoc_differences",
     "replay_reference", "replay_selfrag", "serving", "stalls",
 }  # fmt: skip

@@ -131,7 +131,7 @@ def _place(value: Any) -> Any:
 
 
 PathOrNone = Annotated[Path | None, Field(strict=False)]
-PlaceOrNone = Annotated[Path | str | None, BeforeValidator(_place)]
+PlaceOrNone = Annotated[Annotated[Path, Field(strict=False)] | str | None, BeforeValidator(_place)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
