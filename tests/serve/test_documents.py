@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from askance.core.errors import BadIndex
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.index import index_folder
 from askance.retrieval.index.build import build_index
@@ -136,6 +137,17 @@ def test_an_index_removed_or_broken_while_serving_stays_in_use(own_index):
         response = server.post("/v1/documents", ZORK)
     assert error_of(response) == (503, "index_failed")
     assert str(own_index) not in response.text
+
+
+def test_an_index_with_damaged_documents_is_not_served(own_index):
+    (database,) = own_index.glob("generation-*/documents.sqlite")
+    database.unlink()
+    database.write_bytes(b"no database at all")
+    with (
+        pytest.raises(BadIndex, match=r"the documents of the index .* can't be read .*delete the index"),
+        serving(own_index),
+    ):
+        pytest.fail("the server has started")
 
 
 def test_an_index_that_another_process_writes_is_busy(own_index, server):

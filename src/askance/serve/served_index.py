@@ -8,6 +8,7 @@ that of the request. They are combined after parsing, so no request can change t
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import TypeVar, cast
 
 from askance.configuration import build
 from askance.configuration.settings import EngineConfig
-from askance.core.errors import AskanceError, about
+from askance.core.errors import AskanceError, BadIndex, about
 from askance.core.filters import Filter, all_of
 from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever
 from askance.core.types import Hit, Passage
@@ -41,15 +42,22 @@ class _Generation:
     Attributes:
         private: The ids of the passages of documents that came over HTTP, by owner. It is empty until an
             owner asks and another has documents, so that one owner can have any number of them.
+        alone: The owners who have asked while no other had documents.
     """
 
     retriever: Retriever
     reader: CollectionReader
     private: dict[str, set[str]] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
 
     def hidden_from(self, owner: str) -> frozenset[str]:
         """Return the ids of the passages that an owner must not find."""
-        if not self.private and self.reader.documents(prefix=_PATH, other_than=_PATH + owner, limit=1):
+        if not self.private:
+            if owner in self.alone or not self.reader.documents(
+                prefix=_PATH, other_than=_PATH + owner, limit=1
+            ):
+                self.alone.add(owner)
+                return frozenset()
             private: dict[str, set[str]] = {}
             for entry in self.reader.documents(prefix=_PATH):
                 numbers = range(1, entry.passages + 1)
@@ -202,6 +210,13 @@ class ServedIndex:
         with about("index"):
             retriever = build.open_retriever(self._collection.place, self._config.retriever, self.encoder)
             reader = self._collection.reader()
+            try:
+                reader.documents(limit=0)
+            except (sqlite3.Error, ValueError) as error:  # words alone could be searched without the table
+                raise BadIndex(
+                    f"the documents of the index {reader.place} can't be read ({error}): delete the index "
+                    "and build it again."
+                ) from error
         if self._config.rerank is not None:
             with about("rerank"):
                 self._reranked = self._reranked or build.with_reranker(retriever, self._config.rerank)
